@@ -111,8 +111,10 @@ def _words(argument: str, elements: Array, type_name: str) -> Array:
     """The bits of an array, which must have the type of the function."""
     row = _TYPES[type_name]
     if elements.dtype != row.dtype:
-        wanted = f"an array of {row.dtype.name}, the type of .{type_name}"
-        raise RuleError([argument_type(argument, elements.dtype, wanted, f"Use {argument}.astype({row.dtype.name}).")])
+        expected = f"an array of {row.dtype.name}, the type of .{type_name}"
+        raise RuleError(
+            [argument_type(argument, elements.dtype, expected, f"Use {argument}.astype({row.dtype.name}).")]
+        )
     return np.ascontiguousarray(elements).view(row.word)
 
 

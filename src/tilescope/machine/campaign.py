@@ -72,9 +72,9 @@ class Campaign:
     @property
     def survivors(self) -> tuple[str, ...]:
         """The mutants that no trial has found."""
-        found = {(trial.kernel, trial.mutant) for trial in self.trials if trial.is_found}
+        detected = {(trial.kernel, trial.mutant) for trial in self.trials if trial.is_found}
         named = dict.fromkeys((trial.kernel, trial.mutant) for trial in self.trials if trial.mutant is not None)
-        return tuple(f"{kernel}: {mutant}" for kernel, mutant in named if (kernel, mutant) not in found)
+        return tuple(f"{kernel}: {mutant}" for kernel, mutant in named if (kernel, mutant) not in detected)
 
     @property
     def failures(self) -> tuple[Trial, ...]:
@@ -87,13 +87,13 @@ class Campaign:
         for trial in self.trials:
             rows.setdefault((trial.kernel, trial.mutant), []).append(trial)
         lines = [f"{'kernel':16}{'mutant':44}{'trials':>8}{'found':>8}{'other arrays':>14}"]
-        for (kernel, mutant), own in rows.items():
-            found = sum(trial.is_found for trial in own)
-            others = sum(not trial.is_equal for trial in own)
-            mark = "  survived" if mutant is not None and not found else ""
-            lines.append(f"{kernel:16}{mutant or '':44}{len(own):8}{found:8}{others:14}{mark}")
-        told = f"{counted(len(self.trials), 'trial')}, {counted(len(self.survivors), 'mutant')} survived"
-        return "\n".join([*lines, told])
+        for (kernel, mutant), trials in rows.items():
+            found_count = sum(trial.is_found for trial in trials)
+            others = sum(not trial.is_equal for trial in trials)
+            mark = "  survived" if mutant is not None and not found_count else ""
+            lines.append(f"{kernel:16}{mutant or '':44}{len(trials):8}{found_count:8}{others:14}{mark}")
+        summary = f"{counted(len(self.trials), 'trial')}, {counted(len(self.survivors), 'mutant')} survived"
+        return "\n".join([*lines, summary])
 
 
 class _Task(NamedTuple):
@@ -144,23 +144,29 @@ def campaign(
     kernels = {kernel.entry: kernel} if isinstance(kernel, Kernel) else dict(kernel)
     named = _named_launches(launches)
     right = [
-        _task(one, (name, None, where), launch, seeds[0])
-        for name, one in kernels.items()
+        _task(configuration, (name, None, where), launch, seeds[0])
+        for name, configuration in kernels.items()
         for where, launch in named.items()
     ]
     others = [
-        _task(one, (name, None, where), launch, seed)
-        for name, one in kernels.items()
+        _task(configuration, (name, None, where), launch, seed)
+        for name, configuration in kernels.items()
         for where, launch in named.items()
         for seed in seeds[1:]
     ]
     counter = _Counter(progress)
     references = dict(zip([task.names for task in right], _results(right, executor, counter), strict=True))
     if flag("mutants", mutants):
-        others += [task for name, one in kernels.items() for task in _mutant_tasks(name, one, named, seeds, references)]
+        others += [
+            task
+            for name, configuration in kernels.items()
+            for task in _mutant_tasks(name, configuration, named, seeds, references)
+        ]
     counter.total = len(right) + len(others)
-    came = [*references.values(), *_results(others, executor, counter)]
-    return Campaign(tuple(_trial(task, one, references) for task, one in zip([*right, *others], came, strict=True)))
+    outcomes = [*references.values(), *_results(others, executor, counter)]
+    return Campaign(
+        tuple(_trial(task, outcome, references) for task, outcome in zip([*right, *others], outcomes, strict=True))
+    )
 
 
 class _Counter:
@@ -211,9 +217,9 @@ def _results(tasks: Sequence[_Task], executor: Executor | None, counter: _Counte
     """What came of tasks, in their order."""
     futures = None if executor is None else [executor.submit(run_task, task) for task in tasks]
     for number, task in enumerate(tasks):
-        came = run_task(task) if futures is None else futures[number].result()
+        outcome = run_task(task) if futures is None else futures[number].result()
         counter.add()
-        yield came
+        yield outcome
 
 
 @lru_cache(maxsize=_KERNELS_KEPT)
@@ -223,8 +229,8 @@ def _kernel(ptx: str, entry: str) -> Kernel:
 
 def run_task(task: _Task) -> _Came:
     """Run one trial: here, or in the process of an executor."""
-    made = task.launch() if callable(task.launch) else copy.deepcopy(dict(task.launch))
-    options = {"remedies": False, **made, "seed": task.seed}
+    arguments = task.launch() if callable(task.launch) else copy.deepcopy(dict(task.launch))
+    options = {"remedies": False, **arguments, "seed": task.seed}
     if task.max_steps is not None:
         options["max_steps"] = task.max_steps
     try:
@@ -233,7 +239,7 @@ def run_task(task: _Task) -> _Came:
         kernel.changed_map = task.changed_map
         run = kernel.run(**options)
     except RuleError as refusal:
-        return _Came("refused", tuple(sorted({one.rule for one in refusal.violations})), 0, "")
+        return _Came("refused", tuple(sorted({violation.rule for violation in refusal.violations})), 0, "")
     errors = tuple(sorted({finding.rule for finding in run.findings if finding.severity == "error"}))
     digest = hashlib.sha256()
     for placed in run.arrays:

@@ -265,8 +265,8 @@ class Cluster:
             return self._read(space, at, addresses, dtype, count)[0]
         result = np.empty((len(addresses), count) if count > 1 else (len(addresses),), dtype)
         for own_space, chosen in self._by_space(addresses):
-            own = addresses[chosen] - WINDOWS.get(own_space, 0)
-            result[chosen] = self._read(own_space, self.lanes(at)[chosen], own, dtype, count)[0]
+            space_addresses = addresses[chosen] - WINDOWS.get(own_space, 0)
+            result[chosen] = self._read(own_space, self.lanes(at)[chosen], space_addresses, dtype, count)[0]
         return result
 
     def _read(
@@ -298,8 +298,8 @@ class Cluster:
         self._require_aligned(at, addresses, _bytes_of_lane(values))
         if space == "generic":
             for own_space, chosen in self._by_space(addresses):
-                own = addresses[chosen] - WINDOWS.get(own_space, 0)
-                self.store(own_space, self.lanes(at)[chosen], own, values[chosen], cost=cost)
+                space_addresses = addresses[chosen] - WINDOWS.get(own_space, 0)
+                self.store(own_space, self.lanes(at)[chosen], space_addresses, values[chosen], cost=cost)
         elif space == "global":
             self._store_global(at, addresses, values, cost)
         else:
@@ -309,8 +309,8 @@ class Cluster:
         site = self._site_of(at, addresses, values.dtype, values.shape[1] if values.ndim > 1 else 1)
         words = self.shared.view(values.dtype)
         chosen = site.words.reshape(values.shape)
-        held = words[chosen]
-        is_changed = not np.array_equal(held, values)
+        before = words[chosen]
+        is_changed = not np.array_equal(before, values)
         if is_changed:  # a store of the same values changes nothing for threads that wait
             self.version += 1
             words[chosen] = values
@@ -328,7 +328,7 @@ class Cluster:
                     size_bytes,
                     access,
                     cost,
-                    held,
+                    before,
                     values,
                     stored,
                 )
@@ -354,12 +354,14 @@ class Cluster:
             if not self.bus.is_heard:
                 self.memory.store(addresses, values)
                 return
-            held, after = self.memory.exchange(addresses, values)
+            before, after = self.memory.exchange(addresses, values)
         access = self.accesses[self.pc]
         lanes = self.lanes(at)
         size_bytes = _bytes_of_lane(values)
         stored = _unless_equal(after, values)
-        self.emit(Store(self.pc, lanes, "global", addresses, addresses, size_bytes, access, cost, held, values, stored))
+        self.emit(
+            Store(self.pc, lanes, "global", addresses, addresses, size_bytes, access, cost, before, values, stored)
+        )
 
     def write(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
         """Write words as part of a larger operation, which has emitted an event itself."""
@@ -412,8 +414,8 @@ class Cluster:
         result = np.empty(shape, dtype)
         lanes = self.lanes(at)
         for own_space, chosen in pieces:
-            own = addresses[chosen] - WINDOWS.get(own_space, 0)
-            result[chosen] = self.load(own_space, lanes[chosen], own, dtype, count, cost=cost)
+            space_addresses = addresses[chosen] - WINDOWS.get(own_space, 0)
+            result[chosen] = self.load(own_space, lanes[chosen], space_addresses, dtype, count, cost=cost)
         return result
 
     def _by_space(self, addresses: Addresses) -> list[tuple[Space, LaneNumbers]]:
@@ -547,6 +549,6 @@ def _outside_shared(address: int, cluster: Cluster, lane: int | None, end: int) 
             f"shared address {address:#x} of block {rank} of the cluster, which has {counted(cluster.blocks, 'block')}"
         )
         return KernelFaultError(ILLEGAL_INSTRUCTION, reason, lane, address)
-    held = cluster.launch.shared_end
-    reason = f"shared address {address:#x}, but shared memory of a block ends at {held:#x}"
+    shared_end = cluster.launch.shared_end
+    reason = f"shared address {address:#x}, but shared memory of a block ends at {shared_end:#x}"
     return KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address, shared_end=end)

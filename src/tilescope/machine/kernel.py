@@ -100,9 +100,9 @@ class Kernel:
         """
         from tilescope.machine.launch.triton_compiler import compile_triton
 
-        made = compile_triton(function, signature, constexprs, arch=arch, options=options)
-        kernel = cls(made.ptx, made.entry)
-        kernel.host = made.host
+        compiled = compile_triton(function, signature, constexprs, arch=arch, options=options)
+        kernel = cls(compiled.ptx, compiled.entry)
+        kernel.host = compiled.host
         return kernel
 
     @classmethod
@@ -160,7 +160,7 @@ class Kernel:
     @property
     def instructions(self) -> tuple[str, ...]:
         """The instructions as they were written: the entry's, then those of called functions."""
-        return tuple(one.text for one in self.program.instructions if one is not None)
+        return tuple(instruction.text for instruction in self.program.instructions if instruction is not None)
 
     def run(
         self,

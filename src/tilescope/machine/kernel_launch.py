@@ -105,13 +105,13 @@ def launch_kernel(kernel: LaunchedKernel, request: LaunchRequest) -> KernelRun:
         costs=Costs() if findings else None,
         recorder=Recorder() if flag("record", request.record) else None,
     )
-    wanted = _read_blocks(request.blocks, shape.grid)
+    blocks = _read_blocks(request.blocks, shape.grid)
     wants_remedies = flag("remedies", request.remedies)
     wants_advice = flag("advice", request.advice)
     untouched = launch.memory.copy_within(COPIED_BYTES) if findings else None
-    initial = None if untouched is None else InitialState(untouched, seed, wanted)
+    initial = None if untouched is None else InitialState(untouched, seed, blocks)
     with np.errstate(all="ignore"):
-        result = run_grid(launch, cluster_starts(launch, wanted), watch)
+        result = run_grid(launch, cluster_starts(launch, blocks), watch)
     smem = None if watch is None else watch.picture(launch)
     if initial is not None:
         run_again(launch, result, initial)
@@ -198,9 +198,9 @@ def _watch(
             limit="a run without findings does not know who wrote what",
             fix="Leave findings=False out.",
         )
-    wanted = _read_blocks([(0, 0, 0) if block is None else block], grid)
-    assert wanted is not None
-    return SmemWatch(wanted[0], read_moment(program, at))
+    blocks = _read_blocks([(0, 0, 0) if block is None else block], grid)
+    assert blocks is not None
+    return SmemWatch(blocks[0], read_moment(program, at))
 
 
 def _read_blocks(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[BlockIndex] | None:
@@ -215,7 +215,7 @@ def _read_blocks(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[
             limit="a sequence of blocks, each by its coordinates",
             fix=f"Use {argument_said('blocks', [(0, 0, 0)])}.",
         )
-    wanted = []
+    block_indices = []
     for index in listed:
         coordinates = integers("blocks", index)
         x, y, z = (*coordinates, 0, 0, 0)[:3]
@@ -227,5 +227,5 @@ def _read_blocks(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[
                 limit=f"one to three coordinates of a block in a grid of {by(grid)} blocks",
                 fix=f"Use {argument_said('blocks', [(0, 0, 0)])}.",
             )
-        wanted.append((x, y, z))
-    return wanted
+        block_indices.append((x, y, z))
+    return block_indices

@@ -54,8 +54,8 @@ class Region:
 
     def words(self, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
         """The bytes as words; bytes after the last whole word are left out."""
-        whole = len(self.content) // dtype.itemsize * dtype.itemsize
-        return self.content[:whole].view(dtype)
+        whole_bytes = len(self.content) // dtype.itemsize * dtype.itemsize
+        return self.content[:whole_bytes].view(dtype)
 
     def lookup(self, addresses: Addresses, dtype: np.dtype[np.generic], count: int) -> WordRows:
         """Where (lanes, count) words lie that follow each other, or (lanes,) words if `count` is 1.
@@ -84,8 +84,8 @@ class WordRows(NamedTuple):
 
     def pick(self, dtype: np.dtype[np.generic], count: int) -> npt.NDArray[np.generic]:
         """A copy of the words that are meant."""
-        picked: npt.NDArray[np.generic] = self.words[self.places]
-        return picked if picked.dtype == dtype else picked.view(dtype).reshape(-1, count)
+        words: npt.NDArray[np.generic] = self.words[self.places]
+        return words if words.dtype == dtype else words.view(dtype).reshape(-1, count)
 
     def put(self, values: npt.NDArray[np.generic]) -> None:
         """Write (lanes,) or (lanes, count) values; of several lanes at one place the last one wins."""
@@ -205,8 +205,8 @@ class GlobalMemory:
         True
         """
         return all(
-            own.address == theirs.address and np.array_equal(own.content, theirs.content)
-            for own, theirs in zip(self._regions, other._regions, strict=True)
+            region.address == other_region.address and np.array_equal(region.content, other_region.content)
+            for region, other_region in zip(self._regions, other._regions, strict=True)
         )
 
     @property
@@ -289,7 +289,7 @@ class GlobalMemory:
         >>> address = memory.place(np.zeros(16, np.uint8))
         >>> memory.keep_for_undo(16)
         >>> memory.store(np.array([address + 4]), np.array([7], np.uint8))
-        >>> [(one.address - address, one.values.tolist()) for one in memory.list_changes()]
+        >>> [(change.address - address, change.values.tolist()) for change in memory.list_changes()]
         [(4, [7])]
         """
         assert self._before is not None

@@ -165,8 +165,8 @@ class Program:
         """What a function finds in the text, looked for once for all launches."""
         if find not in self._facts:
             self._facts[find] = find(self)
-        found: Fact = self._facts[find]
-        return found
+        fact: Fact = self._facts[find]
+        return fact
 
     @property
     def stretches(self) -> Stretches:
@@ -196,12 +196,14 @@ class Program:
     def shared_variables(self) -> list[Variable]:
         """The variables in shared memory whose addresses the kernel uses."""
         named = (content.variable for content in self.read_only.values() if isinstance(content, VariableAddress))
-        found = {variable.number: variable for variable in named if variable.number in self.shared_offsets}
-        return list(found.values())
+        variables = {variable.number: variable for variable in named if variable.number in self.shared_offsets}
+        return list(variables.values())
 
     def reads_special(self, names: Container[str]) -> bool:
         """Whether the kernel reads one of some special registers."""
-        return any(isinstance(one, SpecialRegister) and one.name in names for one in self.read_only.values())
+        return any(
+            isinstance(content, SpecialRegister) and content.name in names for content in self.read_only.values()
+        )
 
     @property
     def smem_bytes(self) -> int:
@@ -426,9 +428,9 @@ def _bits_of(immediate: Immediate, type_name: str) -> int:
     """The bits of a constant as an operand of a type: 0f3F800000 for an f64 operand is widened."""
     if immediate.float_bits is None:
         return immediate.value
-    wanted = BITS_OF_TYPE[type_name]
-    if immediate.float_bits == wanted or type_name not in ("f32", "f64"):
+    bits = BITS_OF_TYPE[type_name]
+    if immediate.float_bits == bits or type_name not in ("f32", "f64"):
         return immediate.value
-    held = np.array([immediate.value], f"u{immediate.float_bits // 8}").view(f"f{immediate.float_bits // 8}")
-    widened: npt.NDArray[np.unsignedinteger] = held.astype(f"f{wanted // 8}").view(f"u{wanted // 8}")
+    number = np.array([immediate.value], f"u{immediate.float_bits // 8}").view(f"f{immediate.float_bits // 8}")
+    widened: npt.NDArray[np.unsignedinteger] = number.astype(f"f{bits // 8}").view(f"u{bits // 8}")
     return int(widened[0])

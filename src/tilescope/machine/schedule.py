@@ -130,7 +130,7 @@ class Schedule:
                 return "finished"
             if self._wake() or self._work():
                 continue
-            return "idle" if any(one.reads_clock for one in self.spinning) else "blocked"
+            return "idle" if any(spinning.reads_clock for spinning in self.spinning) else "blocked"
 
     def _end_cluster(self) -> None:
         """All threads have exited: the end of a kernel waits for its asynchronous work."""
@@ -158,7 +158,7 @@ class Schedule:
         """Resume fronts that read a clock or count while they wait. False if there are none, or time does not help."""
         if self.ready:
             return True
-        timed = [one for one in self.spinning if one.reads_clock]
+        timed = [spinning for spinning in self.spinning if spinning.reads_clock]
         if not timed or not self.cluster.launch.pass_time(self.versions()):
             return False
         for spinning in timed:
@@ -330,18 +330,18 @@ class Schedule:
             return False
         present = np.concatenate([self.gathering[pc] for pc in meeting])
         moved = False
-        met: list[LaneNumbers] = []
+        resumed: list[LaneNumbers] = []
         for pc, rendezvous in meeting.items():
             lanes = self.gathering.pop(pc)
             complete = rendezvous.complete(self.cluster, lanes, present)
             if complete.any():
                 moved = True
-                met.append(lanes[complete])
+                resumed.append(lanes[complete])
                 self.add(Front(pc + 1, lanes[complete]))
             if not complete.all():
                 self.gathering[pc] = lanes[~complete]
-        if met:
-            self.cluster.emit(WarpSync(None, np.concatenate(met)))
+        if resumed:
+            self.cluster.emit(WarpSync(None, np.concatenate(resumed)))
         return moved
 
     def find_gatherings(self) -> list[int]:

@@ -80,22 +80,22 @@ class Stretches(dict[int, list[tuple[int, Step]]]):
         self._runs = runs
 
     def __missing__(self, pc: int) -> list[tuple[int, Step]]:
-        found: list[tuple[int, Step]] = []
+        stretch: list[tuple[int, Step]] = []
         end = self._ends[pc]
         place = pc
         while place < end:
             step = self._steps[place]
             assert step is not None  # between turns every entry is a step
             run = self._runs.get(place)
-            behind = place if run is None else place + len(run.steps)
-            if run is not None and behind <= end and tuple(self._steps[place:behind]) == run.steps:
-                found.append((place, run.take))
-                place = behind
+            after = place if run is None else place + len(run.steps)
+            if run is not None and after <= end and tuple(self._steps[place:after]) == run.steps:
+                stretch.append((place, run.take))
+                place = after
             else:
-                found.append((place, step))
+                stretch.append((place, step))
                 place += 1
-        self[pc] = found
-        return found
+        self[pc] = stretch
+        return stretch
 
 
 class RefusedError(Exception):

@@ -68,9 +68,9 @@ class VectorClock(NamedTuple):
         """A clock that orders execution alone; memory only in some columns."""
         vectors = np.zeros_like(self.vectors)
         vectors[EXECUTED] = self.vectors[EXECUTED]
-        own = [column for column in columns if column < vectors.shape[1]]
+        present = [column for column in columns if column < vectors.shape[1]]
         for vector in (HAPPENS_BEFORE, *range(SCOPED, len(vectors))):
-            vectors[vector, own] = self.vectors[vector, own]
+            vectors[vector, present] = self.vectors[vector, present]
         return VectorClock(self.cluster, vectors, {})
 
     def put(self, column: int, epoch: int) -> None:
@@ -175,8 +175,8 @@ class LaneClocks:
         column = self.columns
         self.columns += 1
         if self.columns > self._rows.shape[2]:
-            more = np.zeros((*self._rows.shape[:2], self._rows.shape[2] - self.first_barrier), np.int32)
-            self._rows = np.concatenate([self._rows, more], axis=2)
+            new_columns = np.zeros((*self._rows.shape[:2], self._rows.shape[2] - self.first_barrier), np.int32)
+            self._rows = np.concatenate([self._rows, new_columns], axis=2)
         return min(column, COLUMN_END - 1)
 
     def time_known_to(self, lanes: LaneNumbers, column: int, vector: int = HAPPENS_BEFORE) -> Vector:
@@ -262,16 +262,16 @@ class LaneClocks:
             self._join_own_of_all(vectors)
         else:
             columns = self._own_columns(lanes)
-            own = np.array(self._own[:, columns])
-            own[EXECUTED, : len(lanes)] = own[HAPPENS_BEFORE, : len(lanes)]
+            own_vectors = np.array(self._own[:, columns])
+            own_vectors[EXECUTED, : len(lanes)] = own_vectors[HAPPENS_BEFORE, : len(lanes)]
             if own_epochs is not None:
-                own[HAPPENS_BEFORE, : len(lanes)] = own_epochs
-            own[SCOPED:] = own[HAPPENS_BEFORE]
-            vectors[:, columns] = np.maximum(vectors[:, columns], own)
+                own_vectors[HAPPENS_BEFORE, : len(lanes)] = own_epochs
+            own_vectors[SCOPED:] = own_vectors[HAPPENS_BEFORE]
+            vectors[:, columns] = np.maximum(vectors[:, columns], own_vectors)
         others: dict[int, Vectors] = {}
         for row in rows:
-            for cluster, theirs in self.others[row].items():
-                others[cluster] = _later(others.get(cluster), theirs)
+            for cluster, other_vectors in self.others[row].items():
+                others[cluster] = _later(others.get(cluster), other_vectors)
         return VectorClock(self.cluster, vectors, others)
 
     def _join_own_of_all(self, vectors: Vectors) -> None:
@@ -333,11 +333,11 @@ class LaneClocks:
         """Whether a row already has the epochs of a cluster."""
         if self._last_joined[row].get(cluster) is vectors:
             return True
-        held = self._rows[row] if cluster == self.cluster else self.others[row].get(cluster)
-        if held is None or held is vectors:
-            return held is not None
+        row_vectors = self._rows[row] if cluster == self.cluster else self.others[row].get(cluster)
+        if row_vectors is None or row_vectors is vectors:
+            return row_vectors is not None
         columns = vectors.shape[1]
-        return columns <= held.shape[1] and bool((held[:, :columns] >= vectors).all())
+        return columns <= row_vectors.shape[1] and bool((row_vectors[:, :columns] >= vectors).all())
 
     def synchronize(self, lanes: LaneNumbers, clock: VectorClock) -> None:
         """Give some lanes one clock, to which all of them contributed."""
@@ -404,7 +404,8 @@ class LaneClocks:
                 for row in self._rows_alone(lanes):
                     np.maximum(self._rows[row, vector], self._rows[row, HAPPENS_BEFORE], out=self._rows[row, vector])
                     self.others[row] = {
-                        cluster: _fence_vectors(theirs, vector) for cluster, theirs in self.others[row].items()
+                        cluster: _fence_vectors(other_vectors, vector)
+                        for cluster, other_vectors in self.others[row].items()
                     }
             columns = self._own_columns(lanes)
             self._own[vector, columns] = self._own[HAPPENS_BEFORE, columns]
@@ -414,7 +415,9 @@ class LaneClocks:
         """Whether anything happens before a row that is not visible to the async proxy."""
         if (self._rows[row, vector] < self._rows[row, HAPPENS_BEFORE]).any():
             return True
-        return any((theirs[vector] < theirs[HAPPENS_BEFORE]).any() for theirs in self.others[row].values())
+        return any(
+            (other_vectors[vector] < other_vectors[HAPPENS_BEFORE]).any() for other_vectors in self.others[row].values()
+        )
 
     def is_ordered(
         self, lanes: LaneNumbers, columns: Columns, epochs: Epochs, vector: int = HAPPENS_BEFORE
@@ -422,18 +425,18 @@ class LaneClocks:
         """For each lane one or several columns and epochs: whether they happen before what it does now."""
         row = self._row_of(lanes)
         if row is not None:
-            known = self._rows[row, vector][columns] >= epochs
+            is_before = self._rows[row, vector][columns] >= epochs
         elif columns.ndim > 1:
-            known = self._rows[self.row_of_lane[lanes][:, None], vector, columns] >= epochs
+            is_before = self._rows[self.row_of_lane[lanes][:, None], vector, columns] >= epochs
         else:
-            known = self._rows[self.row_of_lane[lanes], vector, columns] >= epochs
-        if known.all():
-            return np.asarray(known)
+            is_before = self._rows[self.row_of_lane[lanes], vector, columns] >= epochs
+        if is_before.all():
+            return np.asarray(is_before)
         own_lanes = lanes[:, None] if columns.ndim > 1 else lanes
         is_own = (columns < self.first_warpgroup) & (columns % self.lane_count == own_lanes)
         own_columns = np.minimum(columns, self.first_warpgroup - 1)
         is_done = (columns < self.lane_count) | (self.own[own_columns] >= epochs)
-        return np.asarray(known | (is_own & is_done))
+        return np.asarray(is_before | (is_own & is_done))
 
     def settled(self, lanes: LaneNumbers) -> int:
         """All stamps of threads below this happen before each of some lanes."""
@@ -443,10 +446,10 @@ class LaneClocks:
         return min(self._settled_of(row) for row in self._rows_of(lanes))
 
     def _settled_of(self, row: int) -> int:
-        known = self._settled[row]
-        if known is None:
-            known = self._settled[row] = settled_end(int(self._rows[row, HAPPENS_BEFORE, : self.lane_count].min()))
-        return known
+        settled = self._settled[row]
+        if settled is None:
+            settled = self._settled[row] = settled_end(int(self._rows[row, HAPPENS_BEFORE, : self.lane_count].min()))
+        return settled
 
     def is_common(self, lanes: LaneNumbers) -> bool:
         """Whether all threads of the cluster share the clock of some lanes."""

@@ -40,8 +40,8 @@ def _shared_field(a: Array, start: int, length: int, *, is_signed: bool) -> Arra
     """Extract a field with the same start and length in all threads: shift it to the top, then to the bottom."""
     bits = a.itemsize * 8
     if is_signed:
-        moved: Array = view_signed(a) << (bits - start - length) >> (bits - length)
-        return moved.view(a.dtype)
+        shifted: Array = view_signed(a) << (bits - start - length) >> (bits - length)
+        return shifted.view(a.dtype)
     field: Array = a >> start & (1 << length) - 1
     return field
 
@@ -67,8 +67,8 @@ def extract_field(modifiers: Modifiers) -> Operation:
         if is_signed:
             highest = np.minimum(first + count - 1, bits - 1)
             is_negative = (word >> np.maximum(highest, 0).view(np.uint64) & 1 == 1) & (count > 0)
-            held = np.clip(bits - first, 0, count)
-            field = np.where(is_negative, field | ~_mask(held.view(np.uint64)), field)
+            inside = np.clip(bits - first, 0, count)
+            field = np.where(is_negative, field | ~_mask(inside.view(np.uint64)), field)
         return field.astype(a.dtype)
 
     return Operation(compute, (type_name, "u32", "u32"), type_name)
@@ -159,11 +159,11 @@ def _permute_bytes(a: Array, b: Array, selector: Array) -> Array:
         columns = [digits_of_all >> 4 * place & 7 for place in range(4)]
         return source.take(columns, axis=1).view(np.uint32).ravel()
     digits = selector[:, None] >> _PLACES
-    picked = np.take_along_axis(source, (digits & 7).view(np.int32), axis=1)
+    selected = np.take_along_axis(source, (digits & 7).view(np.int32), axis=1)
     if np.count_nonzero(selector & _SIGN_DIGITS):
-        sign = picked.view(np.int8) >> 7
-        picked = np.where(digits & 8, sign.view(np.uint8), picked)
-    return picked.view(np.uint32).ravel()
+        sign = selected.view(np.int8) >> 7
+        selected = np.where(digits & 8, sign.view(np.uint8), selected)
+    return selected.view(np.uint32).ravel()
 
 
 def permute(modifiers: Modifiers) -> Operation:
@@ -261,8 +261,8 @@ def find_nth(modifiers: Modifiers) -> Operation:
         downwards = np.cumsum(is_reached[:, ::-1], axis=1)[:, ::-1]
         rank = np.where(steps >= 0, upwards, downwards)
         is_found = is_reached & np.where(steps == 0, places == start, rank == np.abs(steps))
-        found = np.where(is_found.any(axis=1), is_found.argmax(axis=1), -1)
-        return found.astype(np.int32).view(np.uint32)
+        position = np.where(is_found.any(axis=1), is_found.argmax(axis=1), -1)
+        return position.astype(np.int32).view(np.uint32)
 
     return Operation(compute, ("b32", "b32", "s32"), "b32")
 

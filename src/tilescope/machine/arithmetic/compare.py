@@ -91,8 +91,8 @@ def _comparison(compare: str, type_name: str, *, ftz: bool) -> Compute:
         return _float_comparison(compare, FORMATS[type_name], ftz=ftz)
     if compare in _OF_UNSIGNED and type_name.startswith("u"):
         compare = _OF_UNSIGNED[compare]
-    known = ("eq", "ne") if type_name in _BITS else _ORDERED
-    if compare not in known:
+    comparisons = ("eq", "ne") if type_name in _BITS else _ORDERED
+    if compare not in comparisons:
         raise UnknownForm(f".{compare} does not compare .{type_name}")
     plain = _ORDERED[compare]
     if type_name.startswith("s"):

@@ -114,12 +114,12 @@ def round_to_format(values: Array, form: FloatFormat, mode: Rounding = "rn", *, 
     stored_exponent = exponent.view(np.int64) - (1023 - form.bias)
     below_normal = np.maximum(1 - stored_exponent, 0)
     dropped = np.minimum(52 - form.fraction_bits + below_normal, 63).view(np.uint64)
-    kept = significand >> dropped
-    rest = significand & ~(_ALL << dropped)
-    kept = kept + _rounds_up(kept, rest, dropped, is_negative, mode)
+    rounded = significand >> dropped
+    remainder = significand & ~(_ALL << dropped)
+    rounded = rounded + _rounds_up(rounded, remainder, dropped, is_negative, mode)
     # The hidden bit of the significand adds 1 to the exponent field, and a carry out of it adds 1 more.
     scale = (np.maximum(stored_exponent, 1) - 1).view(np.uint64) << np.uint64(form.fraction_bits)
-    result = _limit(kept + scale, magnitude, is_negative, form, mode, saturates=saturates)
+    result = _limit(rounded + scale, magnitude, is_negative, form, mode, saturates=saturates)
     result = result | is_negative << np.uint64(form.bits - 1)
     nan = np.uint64(form.nan if form.has_nan else form.largest)
     return np.where(magnitude > _INFINITY, nan, result)

@@ -183,10 +183,10 @@ def _product_of_24(half: str, type_name: str) -> Compute:
     wide = _wide_product(type_name)
 
     def product(a: Array, b: Array) -> Array:
-        whole: Array = wide(cut(a), cut(b))
+        full_product: Array = wide(cut(a), cut(b))
         if half == "hi":
-            whole = whole >> _SHIFT_16
-        return whole.astype(np.uint32)
+            full_product = full_product >> _SHIFT_16
+        return full_product.astype(np.uint32)
 
     return product
 

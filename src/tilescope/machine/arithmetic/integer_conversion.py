@@ -127,13 +127,13 @@ def _integer_to_double(values: Array, mode: Rounding) -> Array:
     magnitude = np.where(is_negative, constant(0, 64) - magnitude, magnitude)
     length = np.frexp((magnitude >> np.uint64(32)).astype(np.float64))[1] + 32
     dropped = np.maximum(length - 53, 0).astype(np.uint64)
-    kept = magnitude >> dropped
-    is_cut = kept << dropped != magnitude
+    rounded = magnitude >> dropped
+    is_cut = rounded << dropped != magnitude
     if mode == "rp":
-        kept = kept + (is_cut & ~is_negative)
+        rounded = rounded + (is_cut & ~is_negative)
     elif mode == "rm":
-        kept = kept + (is_cut & is_negative)
-    doubles: Array = np.ldexp(kept.astype(np.float64), dropped.astype(np.int32))
+        rounded = rounded + (is_cut & is_negative)
+    doubles: Array = np.ldexp(rounded.astype(np.float64), dropped.astype(np.int32))
     return np.where(is_negative, -doubles, doubles)
 
 

@@ -121,14 +121,14 @@ def shift(modifiers: Modifiers) -> Operation:
             amount = np.minimum(amount, limit)
         amount = amount.astype(a.dtype)
         if is_arithmetic:
-            moved: Array = plain(view_signed(a), view_signed(amount))
-            return moved.view(a.dtype)
+            shifted: Array = plain(view_signed(a), view_signed(amount))
+            return shifted.view(a.dtype)
         result: Array = plain(a, amount)
         return result
 
     def compute_signed_32(a: Array, amount: Array) -> Array:
-        moved: Array = plain(a.view(np.int32), amount.view(np.int32))
-        return moved.view(np.uint32)
+        shifted: Array = plain(a.view(np.int32), amount.view(np.int32))
+        return shifted.view(np.uint32)
 
     if bits == 32:
         return Operation(compute_signed_32 if is_arithmetic else plain, (type_name, "u32"), type_name)

@@ -33,8 +33,8 @@ from tilescope.machine.arithmetic.float_words import (
 
 def _compute_sign_change(name: str, form: FloatFormat) -> Compute:
     sign = constant(form.sign, form.bits)
-    rest = constant(form.nan, form.bits)
-    change = (np.bitwise_xor, sign) if name == "neg" else (np.bitwise_and, rest)
+    magnitude_mask = constant(form.nan, form.bits)
+    change = (np.bitwise_xor, sign) if name == "neg" else (np.bitwise_and, magnitude_mask)
 
     def compute(a: Array) -> Array:
         return set_canonical_nan(change[0](a, change[1]), np.isnan(as_numbers(a, form)), form)
@@ -64,10 +64,10 @@ def copy_sign(modifiers: Modifiers) -> Operation:
     modifiers.end()
     form = FORMATS[type_name]
     sign = constant(form.sign, form.bits)
-    rest = constant(form.nan, form.bits)
+    magnitude_mask = constant(form.nan, form.bits)
 
     def compute(a: Array, b: Array) -> Array:
-        result: Array = a & sign | b & rest
+        result: Array = a & sign | b & magnitude_mask
         return result
 
     return Operation(compute, (type_name,) * 2, type_name)
@@ -79,7 +79,7 @@ def test_property(modifiers: Modifiers) -> Operation:
     question = modifiers.one_of(("finite", "infinite", "number", "notanumber", "normal", "subnormal"), "")
     modifiers.end()
     form = FORMATS[type_name]
-    rest = constant(form.nan, form.bits)
+    magnitude_mask = constant(form.nan, form.bits)
     infinity = constant(form.infinity, form.bits)
     least_normal = constant(1 << form.fraction_bits, form.bits)
     answers: dict[str, Callable[[Array], Array]] = {
@@ -93,7 +93,7 @@ def test_property(modifiers: Modifiers) -> Operation:
     if not question:
         raise UnknownForm("testp does not say what it asks")
     answer = answers[question]
-    return Operation(lambda a: answer(a & rest), (type_name,), "pred")
+    return Operation(lambda a: answer(a & magnitude_mask), (type_name,), "pred")
 
 
 def _compute_extreme(name: str, form: FloatFormat, *, keeps_nan: bool) -> Compute:
@@ -128,10 +128,10 @@ def _compute_extreme(name: str, form: FloatFormat, *, keeps_nan: bool) -> Comput
 def _compute_by_magnitude(compute: Compute, form: FloatFormat) -> Compute:
     """.xorsign.abs: the extreme of the magnitudes, with the product of the signs."""
     sign = constant(form.sign, form.bits)
-    rest = constant(form.nan, form.bits)
+    magnitude_mask = constant(form.nan, form.bits)
 
     def compute_magnitude(a: Array, b: Array) -> Array:
-        result: Array = compute(a & rest, b & rest)
+        result: Array = compute(a & magnitude_mask, b & magnitude_mask)
         signed: Array = result | (a ^ b) & sign
         return np.where(is_nan(result, form), result, signed)
 
@@ -140,11 +140,11 @@ def _compute_by_magnitude(compute: Compute, form: FloatFormat) -> Compute:
 
 def _compute_three(compute: Compute, form: FloatFormat, *, by_magnitude: bool) -> Compute:
     """The extreme of three operands."""
-    rest = constant(form.nan, form.bits)
+    magnitude_mask = constant(form.nan, form.bits)
 
     def compute_three(a: Array, b: Array, c: Array) -> Array:
         if by_magnitude:
-            a, b, c = a & rest, b & rest, c & rest
+            a, b, c = a & magnitude_mask, b & magnitude_mask, c & magnitude_mask
         result: Array = compute(compute(a, b), c)
         return result
 

@@ -234,12 +234,12 @@ def ex2(word: Words, rows: Rows) -> Words:
     exponent = exponent_of(word)
     is_negative = word >= _SIGN
     fixed = fixed_point(np.float64(number_of(word & ~_SIGN)), _EX2_LIMIT)
-    whole = fixed >> FRACTION_BITS
+    integer = fixed >> FRACTION_BITS
     part = fixed & _FRACTION
-    whole = choose(is_negative, choose(part == 0, -whole, -whole - 1), whole)
+    integer = choose(is_negative, choose(part == 0, -integer, -integer - 1), integer)
     part = choose(is_negative & (part != 0), ~part & _FRACTION, part)
     p = evaluate(rows, part >> _SEGMENT_SHIFT, part & _ARGUMENT)
-    result = flush((whole + 126 << FRACTION_BITS) + (p >> 15), 0)
+    result = flush((integer + 126 << FRACTION_BITS) + (p >> 15), 0)
     result = choose(exponent >= 127 + 7, choose(is_negative, 0, _INFINITY), result)
     return choose(is_nan(word), NAN, result)
 

@@ -39,8 +39,8 @@ def to_quad(result_type: str, source_type: str, style: ConversionStyle) -> Opera
         upper, lower = _halves(random, is_nibble=is_nibble)
         slices = (_reverse(upper), upper, _reverse(lower), lower)
         result = np.zeros(len(a), np.uint32)
-        for source, own in zip((a, b, e, f), slices, strict=True):
-            result = result << np.uint32(place_bits) | convert(_round_up_by_chance(source, own, form)).astype(np.uint32)
+        for value, bits in zip((a, b, e, f), slices, strict=True):
+            result = result << np.uint32(place_bits) | convert(_round_up_by_chance(value, bits, form)).astype(np.uint32)
         return result.astype(word)
 
     register = "b16" if is_nibble else "b32"

@@ -93,10 +93,10 @@ def build_video(
 
 
 def _take_type(words: Modifiers) -> str:
-    found = words.one_of(_TYPES, "")
-    if not found:
+    type_name = words.one_of(_TYPES, "")
+    if not type_name:
         raise UnknownForm(f"{words.name} lacks one of its types")
-    return found
+    return type_name
 
 
 def _is_signed(type_name: str) -> bool:
@@ -270,12 +270,12 @@ def _simd_parts(name: str, selectors: Selectors, letter: str, count: int) -> _Si
             raise UnknownForm(f"{name} has no selector .{selector} here")
         return digits
 
-    own = tuple(range(count))
-    chosen = read(selectors.target, own, count, is_mask=True)
+    all_parts = tuple(range(count))
+    chosen = read(selectors.target, all_parts, count, is_mask=True)
     return _SimdParts(
-        read(selectors.a, own, 2 * count, is_mask=False),
+        read(selectors.a, all_parts, 2 * count, is_mask=False),
         read(selectors.b, tuple(range(count, 2 * count)), 2 * count, is_mask=False),
-        tuple(part in chosen for part in own),
+        tuple(part in chosen for part in all_parts),
     )
 
 
@@ -309,8 +309,8 @@ def _simd(words: Modifiers, selectors: Selectors, source_count: int) -> Operatio
         if is_added:
             total: Array = c.astype(np.int64) + (results * mask).sum(axis=1)
             return total.astype(np.uint32)
-        kept = split_parts(c, bits).reshape(len(a), -1)
-        merged = np.where(mask, results.astype(kept.dtype), kept)
+        c_parts = split_parts(c, bits).reshape(len(a), -1)
+        merged = np.where(mask, results.astype(c_parts.dtype), c_parts)
         return np.ascontiguousarray(merged).view(np.uint32).ravel()
 
     return Operation(compute, (a_type, b_type, result_type), result_type)

@@ -66,7 +66,9 @@ def _find_arrays(program: Program) -> list[Variable]:
     variables = [*program.module.variables.values()]
     for function in program.module.functions.values():
         variables.extend(function.variables)
-    return [one for one in variables if one.space == "shared" and one.number in program.shared_offsets]
+    return [
+        variable for variable in variables if variable.space == "shared" and variable.number in program.shared_offsets
+    ]
 
 
 def _extent(program: Program, variable: Variable) -> ArrayExtent:
@@ -125,22 +127,22 @@ class _Origins:
 
     def array_of(self, pc: int, operand: Operand) -> int:
         """The number of the array in which an operand's address begins; -1 if that is not certain."""
-        found: set[int] = set()
+        arrays: set[int] = set()
         waiting = [(pc, operand)]
         seen: set[tuple[int, int]] = set()
-        while waiting and _UNKNOWN not in found and len(seen) < _MOST_DEFINITIONS:
+        while waiting and _UNKNOWN not in arrays and len(seen) < _MOST_DEFINITIONS:
             at, value = waiting.pop()
             for inner in nested_operands(value):
                 if isinstance(inner, Variable):
-                    found.add(inner.number if inner.space == "shared" else _UNKNOWN)
+                    arrays.add(inner.number if inner.space == "shared" else _UNKNOWN)
                 elif isinstance(inner, Register):
                     for definition in self._definitions(at, inner):
                         if (definition, inner.number) in seen:
                             continue
                         seen.add((definition, inner.number))
                         waiting.extend(self._sources(definition))
-        if len(found) == 1 and not waiting:
-            return found.pop()
+        if len(arrays) == 1 and not waiting:
+            return arrays.pop()
         return _UNKNOWN
 
     def _definitions(self, pc: int, register: Register) -> list[int]:

@@ -67,7 +67,7 @@ def assemble(module: Module, entry: Function) -> Program:
 
 def _refuse_length(program: Program) -> Iterator[Violation]:
     """Refuse a program with more instructions than a stamp of the race detector can name."""
-    first = next((one for one in program.instructions[PC_END:] if one is not None), None)
+    first = next((instruction for instruction in program.instructions[PC_END:] if instruction is not None), None)
     if first is not None:
         count = len(program.instructions)
         yield _violation(first, f"a kernel and its functions have at most {PC_END} instructions, and these {count}")
@@ -75,7 +75,7 @@ def _refuse_length(program: Program) -> Iterator[Violation]:
 
 def _reachable(module: Module, entry: Function, refused: list[Violation]) -> list[Function]:
     """The entry and the functions that it calls, directly or not; a function that calls itself is refused."""
-    found = {entry.name: entry}
+    reachable = {entry.name: entry}
     pending: list[tuple[Function, tuple[str, ...]]] = [(entry, (entry.name,))]
     while pending:
         function, path = pending.pop()
@@ -91,10 +91,10 @@ def _reachable(module: Module, entry: Function, refused: list[Violation]) -> lis
                 continue
             if name in path:
                 refused.append(_violation(instruction, f"{name} calls itself: there is no stack to hold its registers"))
-            elif name not in found:
-                found[name] = called
+            elif name not in reachable:
+                reachable[name] = called
                 pending.append((called, (*path, name)))
-    return list(found.values())
+    return list(reachable.values())
 
 
 def _append(assembler: Assembler, function: Function, refused: list[Violation]) -> None:
@@ -220,10 +220,10 @@ def _moved_registers(program: Program) -> frozenset[int]:
     ]
     related = set(program.wgmma_registers)
     while related:
-        found = {number for named in moves if not related.isdisjoint(named) for number in named}
-        if found <= related:
+        linked = {number for named in moves if not related.isdisjoint(named) for number in named}
+        if linked <= related:
             break
-        related |= found
+        related |= linked
     return frozenset(related)
 
 

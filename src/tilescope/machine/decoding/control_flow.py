@@ -32,13 +32,13 @@ class ControlFlow:
         """Where an instruction may lead; a call leads to what follows it."""
         turn = self._program.turns[pc]
         instruction = self._program.instructions[pc]
-        behind = (pc + 1,) if self._program.guards[pc] is not None else ()
+        fallthrough = (pc + 1,) if self._program.guards[pc] is not None else ()
         if isinstance(turn, Branch):
-            return (turn.target, *behind)
+            return (turn.target, *fallthrough)
         if isinstance(turn, IndexedBranch):
-            return (*dict.fromkeys(turn.targets), *behind)
+            return (*dict.fromkeys(turn.targets), *fallthrough)
         if isinstance(turn, Return | Exit):
-            return (self.end, *behind)
+            return (self.end, *fallthrough)
         if instruction is not None and instruction.name in ("trap", "brkpt") and instruction.guard is None:
             return ()
         return (pc + 1,)
@@ -64,20 +64,20 @@ class ControlFlow:
 
     def _find_reachable(self, starts: Iterable[int], barred: int | None, *, returns: bool) -> frozenset[int]:
         waiting = [pc for pc in starts if pc not in (barred, self.end)]
-        found = set(waiting)
+        reachable = set(waiting)
         while waiting:
             pc = waiting.pop()
             turn = self._program.turns[pc]
-            more: tuple[int, ...] = ()
+            targets: tuple[int, ...] = ()
             if isinstance(turn, Call):
-                more = (turn.start,)
+                targets = (turn.start,)
             elif isinstance(turn, Return) and returns:
-                more = self._find_callers(pc)
-            for other in (*self._next[pc], *more):
-                if other not in found and other not in (barred, self.end):
-                    found.add(other)
+                targets = self._find_callers(pc)
+            for other in (*self._next[pc], *targets):
+                if other not in reachable and other not in (barred, self.end):
+                    reachable.add(other)
                     waiting.append(other)
-        return frozenset(found)
+        return frozenset(reachable)
 
     def _find_callers(self, pc: int) -> tuple[int, ...]:
         """The instructions behind the calls of the function that contains an instruction."""

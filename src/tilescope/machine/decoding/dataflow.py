@@ -25,13 +25,13 @@ def made_of(program: Program, registers: Iterable[int]) -> frozenset[int]:
             for number in program.registers_named[pc]:
                 users.setdefault(number, []).append(pc)
     waiting = list(registers)
-    found = set(waiting)
+    derived = set(waiting)
     while waiting:
         for pc in users.get(waiting.pop(), ()):
-            made = [number for number in program.targets[pc] if number not in found]
-            found.update(made)
-            waiting.extend(made)
-    return frozenset(found)
+            targets = [number for number in program.targets[pc] if number not in derived]
+            derived.update(targets)
+            waiting.extend(targets)
+    return frozenset(derived)
 
 
 def find_decisions(program: Program, loads: Iterable[int]) -> frozenset[int]:
@@ -47,18 +47,18 @@ def find_decisions(program: Program, loads: Iterable[int]) -> frozenset[int]:
 def _only_decides(program: Program, load: int) -> bool:
     comparisons = [pc for pc in _readers(program, program.targets[load]) if pc != load]
     instructions = [program.instructions[pc] for pc in comparisons]
-    if not comparisons or any(one is None or one.name != "setp" for one in instructions):
+    if not comparisons or any(instruction is None or instruction.name != "setp" for instruction in instructions):
         return False
     return not any(_readers(program, program.targets[pc]) for pc in comparisons)
 
 
 def _readers(program: Program, registers: Iterable[int]) -> list[int]:
     """The instructions that read one of some registers as an operand; a guard is none."""
-    wanted = set(registers)
+    register_set = set(registers)
     return [
         pc
         for pc, named in enumerate(program.registers_named)
-        if not wanted.isdisjoint(named) and not wanted.intersection(named) <= set(program.targets[pc])
+        if not register_set.isdisjoint(named) and not register_set.intersection(named) <= set(program.targets[pc])
     ]
 
 
@@ -155,15 +155,15 @@ def compared_loads(program: Program) -> frozenset[int]:
     a maximum of floats. With a plain store of another thread such a load still races.
     """
     swaps = list(_swaps(program))
-    found = set()
+    loads = set()
     for pc, instruction in enumerate(program.instructions):
         if not swaps or instruction is None or instruction.name != "ld":
             continue
         place = (instruction.operands[1], _bits(instruction))
         expected = {swap.expected for swap in swaps if (swap.address, swap.bits) == place}
         if expected and not made_of(program, program.targets[pc]).isdisjoint(expected):
-            found.add(pc)
-    return frozenset(found)
+            loads.add(pc)
+    return frozenset(loads)
 
 
 def _swaps(program: Program) -> Iterator[_Swap]:

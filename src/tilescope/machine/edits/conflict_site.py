@@ -139,12 +139,12 @@ class ConflictSite:
     @cached_property
     def pairs(self) -> list[AccessPair]:
         """The two accesses of the conflict, then the pairs of their unrolled copies that follow one another."""
-        own = AccessPair(self.before.pc, self.now.pc)
-        if own.before not in self.function_body(own.now):
-            return [own]
-        earlier = self.copies(own.before)
-        pairs = [own]
-        for now in self.copies(own.now):
+        conflict_pair = AccessPair(self.before.pc, self.now.pc)
+        if conflict_pair.before not in self.function_body(conflict_pair.now):
+            return [conflict_pair]
+        earlier = self.copies(conflict_pair.before)
+        pairs = [conflict_pair]
+        for now in self.copies(conflict_pair.now):
             previous = [pc for pc in earlier if pc < now] or self._later_in_loop(earlier, now)
             if previous and not any(self._is_covered(pair, previous[-1], now) for pair in pairs):
                 pairs.append(AccessPair(previous[-1], now))
@@ -194,8 +194,8 @@ class ConflictSite:
     def insertions(self, text: str, is_converged: IsConverged | None = None) -> Iterator[tuple[Insertion, ...]]:
         """An instruction at each of the places between the two accesses, and at the same place of their unrolled copies."""
         spots_of_pairs = [self._spots(pair, is_converged) for pair in self.pairs]
-        for number, own in enumerate(spots_of_pairs[0]):
-            spots = [own]
+        for number, first_spot in enumerate(spots_of_pairs[0]):
+            spots = [first_spot]
             for others in spots_of_pairs[1:]:
                 spots += [others[min(number, len(others) - 1)]] if others else []
             yield tuple(Insertion(text, *spot) for spot in sorted(dict.fromkeys(spots), key=lambda spot: spot[1]))
@@ -203,7 +203,9 @@ class ConflictSite:
     def warp_barriers(self) -> Iterator[tuple[Insertion, ...]]:
         """bar.warp.sync with the lanes that reach a place."""
         for insertions in self.insertions("", lambda pc: self.convergence.warp_mask(pc) is not None):
-            masks = [self.convergence.warp_mask(self._place_pc((one.place, one.pc))) for one in insertions]
+            masks = [
+                self.convergence.warp_mask(self._place_pc((insertion.place, insertion.pc))) for insertion in insertions
+            ]
             yield tuple(
                 insertion._replace(text=f"bar.warp.sync {mask:#x};")
                 for insertion, mask in zip(insertions, masks, strict=True)
@@ -233,8 +235,8 @@ class ConflictSite:
             spots += list(dict.fromkeys(joins))[:_MAX_JOINS]
         if is_converged is None:
             return spots
-        moved = [self._move_to_convergence(pair, spot, is_converged) for spot in spots]
-        return list(dict.fromkeys(spot for spot in moved if spot is not None))
+        converged_spots = [self._move_to_convergence(pair, spot, is_converged) for spot in spots]
+        return list(dict.fromkeys(spot for spot in converged_spots if spot is not None))
 
     def _move_to_convergence(self, pair: AccessPair, spot: Spot, is_converged: IsConverged) -> Spot | None:
         """A place, or the nearest one between the two accesses where threads have not diverged, or have converged again."""
@@ -359,15 +361,15 @@ class ConflictSite:
 
     def wait_texts(self, copy: int, waiter: int) -> list[str]:
         """Loops that may wait for a copy: copies of the kernel's own waits, then for its mbarrier, then for other mbarriers."""
-        own = self._mbarrier_operands((self.instruction(copy),))
+        copy_mbarriers = self._mbarrier_operands((self.instruction(copy),))
         mbarriers = [instruction for instruction in self.text.instructions if instruction.name == "mbarrier"]
         polls = [instruction for instruction in mbarriers if "parity" in instruction.modifiers]
         polled = [self.text.statement(poll).operands[1:3] for poll in polls]
-        polled.sort(key=lambda operands: operands[0] not in own)
+        polled.sort(key=lambda operands: operands[0] not in copy_mbarriers)
         pairs = [(barrier, parity) for barrier, parity in polled]
-        pairs += [(barrier, parity) for barrier in own for _, parity in polled]
+        pairs += [(barrier, parity) for barrier in copy_mbarriers for _, parity in polled]
         others = [instruction for instruction in mbarriers if "parity" not in instruction.modifiers]
-        pairs += product((*own, *self._mbarrier_operands(others)), ("0", "1"))
+        pairs += product((*copy_mbarriers, *self._mbarrier_operands(others)), ("0", "1"))
         if self.is_in_loop(waiter):  # the next iteration waits for another phase, so a constant parity is wrong
             pairs = [pair for pair in pairs if not pair[1].isdigit()]
         loops = [WAIT_LOOP.format(barrier=barrier, parity=parity) for barrier, parity in dict.fromkeys(pairs)]

@@ -33,7 +33,9 @@ Visits = npt.NDArray[np.int32]  # (basic blocks, lanes of a cluster)
 
 def is_straight(program: Program) -> bool:
     """Whether all threads execute all instructions, one after another: no branch, no call, no return of some of them."""
-    jumps = [one for one in program.instructions if one is not None and one.name in JUMPS]
+    jumps = [
+        instruction for instruction in program.instructions if instruction is not None and instruction.name in JUMPS
+    ]
     return all(jump.name in ("ret", "exit") and jump.guard is None for jump in jumps)
 
 
@@ -196,8 +198,8 @@ class Convergence:
         warps = np.concatenate([visits[self.row_of(pc)].reshape(-1, WARP_LANES) for visits in self._visits])
         exists = np.concatenate([exists.reshape(-1, WARP_LANES) for exists in self._exists])
         is_like_first = (exists == exists[0]).all(axis=1)
-        whole: Visits = warps[is_like_first]
-        return whole
+        full_warps: Visits = warps[is_like_first]
+        return full_warps
 
     def _by_block(self, pc: int) -> Visits:
         return self._rows_by_block(self.row_of(pc))

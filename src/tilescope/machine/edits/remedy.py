@@ -154,8 +154,8 @@ class _Trials:
         self._conflicts = conflicts
         self._errors = errors
         assert launch.detector is not None
-        found = launch.detector.conflicts.found.values()
-        self._known_offsets = {_conflict_offsets(program, conflict) for conflict in found}
+        all_conflicts = launch.detector.conflicts.found.values()
+        self._known_offsets = {_conflict_offsets(program, conflict) for conflict in all_conflicts}
         early_waits = [conflict for conflict in errors if conflict.mistake in WAIT_MISTAKES]
         self._early_wait_offsets = frozenset(_conflict_offsets(program, conflict) for conflict in early_waits)
         self._passing: list[Candidate] = []
@@ -171,7 +171,7 @@ class _Trials:
             return None
         initial = self._initial if block is None else self._initial._replace(blocks=[block])
         stuck_addresses: tuple[int, ...] = () if stuck is None else stuck.addresses
-        gone: dict[Candidate, frozenset[Pcs]] = {}
+        fixed_conflicts: dict[Candidate, frozenset[Pcs]] = {}
 
         def judge(candidate: Candidate) -> Verdict:
             edits = self._edits_of(candidate)
@@ -182,13 +182,15 @@ class _Trials:
                 if trial is None or not trial.completed.issuperset(stuck_addresses):
                     return "fails"
                 finished.append(trial)
-            gone[candidate] = self._fixed_conflicts(finished, block)
-            return "fixes" if gone[candidate].issuperset(error.pcs for error in self._errors) else "helps"
+            fixed_conflicts[candidate] = self._fixed_conflicts(finished, block)
+            return "fixes" if fixed_conflicts[candidate].issuperset(error.pcs for error in self._errors) else "helps"
 
         corrections = find_corrections(self._launch, self._text, stuck, self._errors)
-        result = try_candidates((Candidate(corrections=one) for one in corrections), judge, self.budget)
+        result = try_candidates(
+            (Candidate(corrections=correction_group) for correction_group in corrections), judge, self.budget
+        )
         best = result.fix or result.help
-        return None if best is None else Remedy(gone[best], corrections=best.corrections, block=block)
+        return None if best is None else Remedy(fixed_conflicts[best], corrections=best.corrections, block=block)
 
     def find_remedy(self, group: ConflictGroup) -> Remedy | None:
         """The first candidate that passes; those that fix other conflicts are tried first."""
@@ -203,8 +205,8 @@ class _Trials:
             remedies[candidate] = remedy
             return "fixes"
 
-        found = find_candidates(self._launch, self._text, conflict, lambda: self._convergence)
-        candidates = itertools.chain(self._passing, itertools.islice(found, CANDIDATES_OF_A_FINDING))
+        new_candidates = find_candidates(self._launch, self._text, conflict, lambda: self._convergence)
+        candidates = itertools.chain(self._passing, itertools.islice(new_candidates, CANDIDATES_OF_A_FINDING))
         fix = try_candidates(candidates, judge, self.budget).fix
         if fix is None:
             return None
@@ -221,7 +223,7 @@ class _Trials:
         for first, second in itertools.combinations(remedies, 2):
             texts = {insertion.text for insertion in (*first.insertions, *second.insertions)}
             fixed = [[group for group in groups if _fixes(remedy, group)] for remedy in (first, second)]
-            lines = [frozenset(itertools.chain.from_iterable(map(self._lines, own))) for own in fixed]
+            lines = [frozenset(itertools.chain.from_iterable(map(self._lines, fixed_groups))) for fixed_groups in fixed]
             is_insertion = not (first.corrections or second.corrections) and len(texts) == 1
             if not is_insertion or not all(fixed) or not (lines[0] <= lines[1] or lines[1] <= lines[0]):
                 continue
@@ -238,7 +240,10 @@ class _Trials:
         """The source lines of the accesses of conflicts, or their instructions in a text without source lines."""
         pcs = [pc for conflict in group for pc in conflict.pcs if pc is not None]
         instructions = {pc: self._launch.program.instructions[pc] for pc in pcs}
-        return frozenset(pc if one is None or one.source is None else one.source for pc, one in instructions.items())
+        return frozenset(
+            pc if instruction is None or instruction.source is None else instruction.source
+            for pc, instruction in instructions.items()
+        )
 
     def _test(self, candidate: Candidate, conflict: Conflict, targets: frozenset[Offsets]) -> Remedy | None:
         """The remedy that a candidate makes, if runs finish in which a conflict does not remain and no new one appears."""
@@ -258,8 +263,8 @@ class _Trials:
             finished = [trial]
             block = None
         insertions = tuple(self._place(insertion) for insertion in candidate.insertions)
-        gone = self._fixed_conflicts(finished, block)
-        return Remedy(gone, insertions, candidate.corrections, block)
+        fixed_conflicts = self._fixed_conflicts(finished, block)
+        return Remedy(fixed_conflicts, insertions, candidate.corrections, block)
 
     def _seeds(self, initial: InitialState) -> tuple[int | None, ...]:
         """The seed of the run, and other ones: fewer for long runs, so that several candidates have their turn."""
@@ -356,7 +361,7 @@ class _Trials:
 
     def _edits_of(self, candidate: Candidate) -> Edits:
         insertions = (self._make_edit(insertion) for insertion in candidate.insertions)
-        corrections = (Edit(one.start, one.end, one.text) for one in candidate.corrections)
+        corrections = (Edit(correction.start, correction.end, correction.text) for correction in candidate.corrections)
         return tuple(sorted([*insertions, *corrections]))
 
     def _place(self, insertion: Insertion) -> Insertion:

@@ -62,12 +62,12 @@ def _take_other_outcome(launch: Launch, result: GridRun, initial: InitialState, 
     program = replace(launch.program, straight_end=_split_runs(launch.program.straight_end, late_pcs))
     second = _run(launch, initial, program=program, late_pcs=late_pcs)
     assert second.launch.detector is not None
-    known = launch.detector.conflicts.found
+    conflicts = launch.detector.conflicts.found
     launch.detector.polling_pcs |= second.launch.detector.polling_pcs
     for key, conflict in second.launch.detector.conflicts.found.items():
-        if key not in known:
+        if key not in conflicts:
             conflict.facts["poll_pc"] = late_pcs[0]
-            known[key] = conflict
+            conflicts[key] = conflict
     if second.result.outcome in ("hang", "fault"):
         result.after_polls = second.result
         launch.after_polls = second.launch

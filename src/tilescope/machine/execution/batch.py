@@ -217,12 +217,12 @@ class BatchSchedule(Schedule):
         cluster.has_exits = True
         if not cluster.live.any():
             return
-        own = self._lanes_of_blocks(lanes)
-        if self._is_at_barrier[own].any():
+        block_lanes = self._lanes_of_blocks(lanes)
+        if self._is_at_barrier[block_lanes].any():
             raise OrderMattersError("threads exit while others of their block wait at a barrier")
         for pc in list(self.gathering):
             waiting = self.gathering[pc]
-            is_concerned = np.isin(waiting, own)
+            is_concerned = np.isin(waiting, block_lanes)
             if is_concerned.any():
                 self.gathering[pc] = waiting[~is_concerned]
                 if not len(self.gathering[pc]):

@@ -100,9 +100,9 @@ class BlockBarriers:
             return []
         expected = barrier.expected
         if expected is None:
-            own = self.cluster.live & (self.cluster.block_of_lane == rank)
-            expected = int(own.sum())
-            is_complete = not (own & ~barrier.present).any()
+            running = self.cluster.live & (self.cluster.block_of_lane == rank)
+            expected = int(running.sum())
+            is_complete = not (running & ~barrier.present).any()
         else:
             is_complete = barrier.arrived >= expected
         if not is_complete:
@@ -144,8 +144,8 @@ class BlockBarriers:
         self.cluster.version += 1
         waiting = self.cluster_waiting
         self.cluster_waiting = []
-        for one in waiting:
-            self.pass_cluster(one.lanes)
+        for waiters in waiting:
+            self.pass_cluster(waiters.lanes)
         return _release_fronts(waiting)
 
     def pass_cluster(self, lanes: LaneNumbers) -> None:
@@ -159,8 +159,8 @@ class BlockBarriers:
 
 
 def _release_fronts(waiting: list[Waiting]) -> list[Front]:
-    votes = [one.votes for one in waiting if one.votes is not None]
-    for one in waiting:
-        if one.write_result is not None:
-            one.write_result(np.concatenate(votes))
-    return [Front(one.pc, one.lanes) for one in waiting]
+    votes = [waiters.votes for waiters in waiting if waiters.votes is not None]
+    for waiters in waiting:
+        if waiters.write_result is not None:
+            waiters.write_result(np.concatenate(votes))
+    return [Front(waiters.pc, waiters.lanes) for waiters in waiting]

@@ -34,13 +34,13 @@ def count_processes() -> int:
     if sys.platform != "linux" or multiprocessing.parent_process() is not None or _has_other_threads():
         return 1
     cores = len(os.sched_getaffinity(0))
-    asked = os.environ.get(CORES_VARIABLE, "").strip()
-    return max(1, min(int(asked) if asked.isdecimal() else cores, _MOST_PROCESSES))
+    requested = os.environ.get(CORES_VARIABLE, "").strip()
+    return max(1, min(int(requested) if requested.isdecimal() else cores, _MOST_PROCESSES))
 
 
 def _has_other_threads() -> bool:
-    own = threading.current_thread()
-    return any(one is not own and not one.name.startswith(_OWN_THREADS) for one in threading.enumerate())
+    current = threading.current_thread()
+    return any(thread is not current and not thread.name.startswith(_OWN_THREADS) for thread in threading.enumerate())
 
 
 class ForkedCall(Generic[Result]):

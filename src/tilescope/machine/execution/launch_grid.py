@@ -61,12 +61,12 @@ def cluster_starts(launch: Launch, blocks: Sequence[BlockIndex] | None) -> Itera
     for position in _order(launch, len(numbers)):
         number = numbers[position]
         place = (number % counts[0], number // counts[0] % counts[1], number // (counts[0] * counts[1]))
-        x, y, z = (one * step for one, step in zip(place, launch.cluster, strict=True))
+        x, y, z = (coord * step for coord, step in zip(place, launch.cluster, strict=True))
         yield x, y, z
 
 
 def _cluster_number(index: BlockIndex, cluster: BlockIndex, counts: Sequence[int]) -> int:
-    x, y, z = (one // step for one, step in zip(index, cluster, strict=True))
+    x, y, z = (coord // step for coord, step in zip(index, cluster, strict=True))
     return x + counts[0] * (y + counts[1] * z)
 
 

@@ -146,19 +146,19 @@ def led_program(program: Program) -> Program:
 
 def _lead_run(program: Program, start: int, run: StepRun, steps: Sequence[Step | None]) -> StepRun:
     """A run of the lanes of all blocks; step by step where one of them uses a register of a pending wgmma."""
-    own = tuple(step for step in steps[start : start + len(run.steps)] if step is not None)
-    named: frozenset[int] = frozenset().union(*program.registers_named[start : start + len(own)])
+    run_steps = tuple(step for step in steps[start : start + len(run.steps)] if step is not None)
+    named: frozenset[int] = frozenset().union(*program.registers_named[start : start + len(run_steps)])
     accumulators = named & program.wgmma_registers
 
     def take(leader: Leader, at: Lanes) -> None:
         if accumulators and leader.pending.is_using(accumulators):
-            for pc, step in enumerate(own, start):
+            for pc, step in enumerate(run_steps, start):
                 leader.pc = pc
                 step(leader, at)
         else:
             run.take(leader.batch, leader.batch.in_all_blocks(at))
 
-    return StepRun(own, take)
+    return StepRun(run_steps, take)
 
 
 def _in_all_blocks(program: Program, pc: int, step: Step) -> Step:
@@ -201,7 +201,7 @@ def _guard_of(program: Program, instruction: Instruction) -> tuple[int, ...]:
 
 def _deciding_registers(program: Program) -> list[tuple[int, ...]]:
     """By instruction: the registers by which a turn decides."""
-    found: list[tuple[int, ...]] = []
+    registers: list[tuple[int, ...]] = []
     for pc, turn in enumerate(program.turns):
         guard = program.guards[pc]
         numbers = set() if guard is None else {guard[0]}
@@ -209,5 +209,5 @@ def _deciding_registers(program: Program) -> list[tuple[int, ...]]:
             numbers.update(() if turn.mask is None else (turn.mask,))
         elif turn is not None:
             numbers.update(program.registers_named[pc])
-        found.append(tuple(n for n in numbers if not isinstance(program.read_only.get(n), Constant)))
-    return found
+        registers.append(tuple(n for n in numbers if not isinstance(program.read_only.get(n), Constant)))
+    return registers

@@ -155,8 +155,8 @@ class _Lockstep:
             cells = detector.memory
         self._memory = LockstepMemory(cells, launch.block_lanes, self._blocks_before * launch.block_lanes)
         self._costs = None if launch.costs is None else Costs()
-        known = launch.array_ends
-        self._array_ends = None if known is None else ArrayEnds(known.watched, dict(known.found))
+        array_ends = launch.array_ends
+        self._array_ends = None if array_ends is None else ArrayEnds(array_ends.watched, dict(array_ends.found))
 
     def run(self) -> LockstepRun | None:
         """Run batch after batch. None: they were undone."""
@@ -210,11 +210,11 @@ class _Lockstep:
         try:
             self._run_batches(shares[0][1], before)
             for (first, share), fork in zip(shares[1:], forks, strict=True):
-                done = fork.result()
-                if done is None:
+                share_result = fork.result()
+                if share_result is None:
                     self._run_batches(share, before + first)
                 else:
-                    self._join(done)
+                    self._join(share_result)
         finally:
             for fork in forks:
                 fork.end()
@@ -343,10 +343,10 @@ class _Lockstep:
 
     def _add_operands(self, costs: Costs, blocks: int) -> None:
         """Add the operands that all blocks have read as their leader; refuse tiles with a finding."""
-        known = self._known_costs()
+        known_costs = self._known_costs()
         assert self._costs is not None
         costs.finish()
-        is_new = not costs.tiles.written.items() <= known.tiles.written.items()
+        is_new = not costs.tiles.written.items() <= known_costs.tiles.written.items()
         if costs.operands.mismatches or costs.tiles.misfits or is_new:
             raise OrderMattersError("a tile to report")
         self._costs.operands.add_reads(costs.operands, blocks)
@@ -377,11 +377,11 @@ class _Lockstep:
 
     def _require_nothing_new(self, detector: LaunchDetector) -> None:
         """Refuse what the detector of a leader has to report, or has seen for the first time."""
-        known = self._launch.detector if self._first is None else self._first.detector
-        assert known is not None
-        polls = known.polls
+        known_detector = self._launch.detector if self._first is None else self._first.detector
+        assert known_detector is not None
+        polls = known_detector.polls
         is_new = any(pc not in polls or polls[pc].has_passed < poll.has_passed for pc, poll in detector.polls.items())
-        has_uses = bool(detector.mbarrier_uses) and not known.mbarrier_uses
+        has_uses = bool(detector.mbarrier_uses) and not known_detector.mbarrier_uses
         if detector.conflicts.found or detector.spilled or is_new or has_uses or detector.polling_pcs:
             raise OrderMattersError("a leader has something to report")
 
@@ -396,7 +396,7 @@ class _Lockstep:
             self._copies += (len(launch.copies) - copies) * blocks
         for start, records in zip(leader.batch.starts[1:], leader.follower_copies[1:], strict=True):
             launch.copies += records[: RECORDS_KEPT - len(launch.copies)]
-            launch.phases += [one._replace(block=start) for one in own_phases][: RECORDS_KEPT - len(launch.phases)]
+            launch.phases += [phase._replace(block=start) for phase in own_phases][: RECORDS_KEPT - len(launch.phases)]
 
     def _observe(self, batch: Batch, order: LockstepOrder) -> None:
         """Let those listen who count, and the one who sees to it that order does not matter."""

@@ -157,13 +157,13 @@ def _unravel(number: npt.NDArray[np.intp], extents: tuple[int, int, int], axis: 
 
 
 def _lane_mask(relation: str, lane: npt.NDArray[np.uint32]) -> npt.NDArray[np.generic]:
-    own = np.uint64(1) << lane.astype(np.uint64)
-    below = own - np.uint64(1)
+    own_bit = np.uint64(1) << lane.astype(np.uint64)
+    below = own_bit - np.uint64(1)
     masks = {
-        "eq": own,
+        "eq": own_bit,
         "lt": below,
-        "le": below | own,
+        "le": below | own_bit,
         "ge": ~below,
-        "gt": ~(below | own),
+        "gt": ~(below | own_bit),
     }
     return masks[relation].astype(np.uint32)

@@ -104,9 +104,9 @@ class UndefinedValues:
 
     def _is_concerned(self, use: _Use) -> bool:
         """Whether an instruction names a register with an undefined value."""
-        held = self._registers
+        undefined = self._registers
         named: Iterable[int] = (*use.data, *use.addresses, *use.targets)
-        return any(number in held for number in named) or (use.guard is not None and use.guard[0] in held)
+        return any(number in undefined for number in named) or (use.guard is not None and use.guard[0] in undefined)
 
     def _use_of(self, pc: int) -> _Use:
         use = self._uses.get(pc)
@@ -138,8 +138,8 @@ class UndefinedValues:
         return [self._program.register_numbers[function, register.number] for register in registers]
 
     def _origins(self, number: int, lanes: LaneNumbers) -> Origins:
-        held = self._registers.get(number)
-        return np.zeros(len(lanes), np.int32) if held is None else held[lanes]
+        register_origins = self._registers.get(number)
+        return np.zeros(len(lanes), np.int32) if register_origins is None else register_origins[lanes]
 
     def _join_origins(self, numbers: Iterable[int], lanes: LaneNumbers) -> Origins:
         """What is undefined in one of some registers."""
@@ -151,13 +151,13 @@ class UndefinedValues:
     def put(self, numbers: Iterable[int], lanes: LaneNumbers, origins: Origins) -> None:
         """Registers get values that are undefined in some lanes."""
         for number in numbers:
-            held = self._registers.get(number)
-            if held is None:
+            register_origins = self._registers.get(number)
+            if register_origins is None:
                 if not origins.any():
                     continue
-                held = self._registers[number] = np.zeros(self._cluster.lane_count, np.int32)
-            held[lanes] = origins
-            if not held.any():
+                register_origins = self._registers[number] = np.zeros(self._cluster.lane_count, np.int32)
+            register_origins[lanes] = origins
+            if not register_origins.any():
                 del self._registers[number]
         if not self._registers and self._local is None:
             self._cluster.follow_undefined(None)
@@ -234,12 +234,12 @@ class UndefinedValues:
         _, first, second, predicate = instruction.operands
         number = self._numbers_in(pc, predicate)[0]
         holds = self._cluster.registers[number][lanes].astype(np.bool_)
-        picked = np.where(
+        origins = np.where(
             holds,
             self._join_origins(self._numbers_in(pc, first), lanes),
             self._join_origins(self._numbers_in(pc, second), lanes),
         )
-        return np.maximum(picked, self._origins(number, lanes))
+        return np.maximum(origins, self._origins(number, lanes))
 
     def _is_absorbed(self, instruction: Instruction, use: _Use, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
         """Lanes whose result does not depend on an undefined value: 0 and x, 0 times x, true or x."""

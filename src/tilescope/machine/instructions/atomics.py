@@ -114,9 +114,9 @@ def change_of(name: str, type_name: str) -> Change:
     >>> change.combine(np.array([3, 4, 5], np.uint32), np.array([4, 4, 4], np.uint32))
     array([4, 0, 0], dtype=uint32)
     """
-    own = _OWN_CHANGES.get(name)
-    if own is not None:
-        return Change(own, own)
+    own_combine = _OWN_CHANGES.get(name)
+    if own_combine is not None:
+        return Change(own_combine, own_combine)
     if type_name not in _FLOAT_TYPES + _HALF_TYPES:
         view = f"{'i' if type_name.startswith('s') else 'u'}{BITS_OF_TYPE[type_name] // 8}"
         combine = _of_integers(_UFUNC[name], view)
@@ -190,8 +190,8 @@ def changed_words(
 
     >>> add = change_of("add", "u32")
     >>> old = np.array([100, 7, 100], np.uint32)  # what lies at the three addresses: two are the same
-    >>> found = changed_words(add, add.combine, np.array([64, 68, 64]), old, [np.array([5, 1, 5], np.uint32)])
-    >>> found.before, found.first, found.after
+    >>> words = changed_words(add, add.combine, np.array([64, 68, 64]), old, [np.array([5, 1, 5], np.uint32)])
+    >>> words.before, words.first, words.after
     (array([100,   7, 105], dtype=uint32), array([0, 1]), array([110,   8], dtype=uint32))
     """
     order = np.argsort(addresses, kind="stable")
@@ -217,9 +217,9 @@ def _one_after_another(
         return _running_sums(old, operands[0], starts, group)
     rank = np.arange(len(group)) - starts[group]
     if change.ufunc is not None and len(starts) <= int(rank.max()):
-        found = _group_by_group(change, old, operands[0], starts)
-        if found is not None:
-            return found
+        result = _group_by_group(change, old, operands[0], starts)
+        if result is not None:
+            return result
     by_rank = np.argsort(rank, kind="stable")
     ends = np.cumsum(np.bincount(rank))
     before = np.empty_like(old)
@@ -251,10 +251,10 @@ def _group_by_group(change: Change, old: Values, parts: Values, starts: LaneNumb
     ends = [*starts[1:].tolist(), len(old)]
     for number, (start, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
         row = np.concatenate([old[start : start + 1], parts[start:end]]).view(change.view)
-        found = change.ufunc.accumulate(row)
-        if change.adds_floats and not (_is_plain(row) and _is_plain(found)):
+        accumulated = change.ufunc.accumulate(row)
+        if change.adds_floats and not (_is_plain(row) and _is_plain(accumulated)):
             return None
-        words = found.view(old.dtype)
+        words = accumulated.view(old.dtype)
         before[start:end] = words[:-1]
         after[number] = words[-1]
     return before, after
@@ -292,8 +292,8 @@ class Atomic:
         for index, target in enumerate(self.targets):
             if target is not None:
                 register = cluster.registers[target]
-                found = before if self.is_wide or self.words == 1 else before[:, index]
-                register[at] = found.astype(register.dtype, copy=False)
+                values = before if self.is_wide or self.words == 1 else before[:, index]
+                register[at] = values.astype(register.dtype, copy=False)
 
     def _operand(self, cluster: Cluster, at: Lanes, numbers: tuple[int, ...]) -> Values:
         """(lanes,) words, or (lanes, words) of a vector or of 128 bits."""
@@ -314,8 +314,8 @@ class Atomic:
             ("global", ~is_shared, 0),
         ]
         for space, chosen, window in parts:
-            own = [operand[chosen] for operand in operands]
-            before[chosen] = self._change(cluster, space, lanes[chosen], addresses[chosen] - window, own)
+            chosen_operands = [operand[chosen] for operand in operands]
+            before[chosen] = self._change(cluster, space, lanes[chosen], addresses[chosen] - window, chosen_operands)
         return before
 
     def _change(
@@ -393,14 +393,15 @@ def _decode_atomic(
     type_name = words.type()
     words.done()
     _require_form(instruction, name, type_name, count)
-    wanted = 2 if name == "cas" else 1
-    if len(operands) < wanted:
+    value_count = 2 if name == "cas" else 1
+    if len(operands) < value_count:
         raise RefusedError(
-            f"{instruction.name}.{name} takes an address and {counted(wanted, 'value')}, not {len(operands)}"
+            f"{instruction.name}.{name} takes an address and {counted(value_count, 'value')}, not {len(operands)}"
         )
-    taken = operands[:wanted]  # a cache policy may follow
+    value_operands = operands[:value_count]  # a cache policy may follow
     numbers = tuple(
-        tuple(assembler.source(element, type_name) for element in assembler.vector(operand)) for operand in taken
+        tuple(assembler.source(element, type_name) for element in assembler.vector(operand))
+        for operand in value_operands
     )
     if any(len(elements) != count for elements in numbers) or (targets and len(targets) != count):
         raise RefusedError(f"each operand takes {counted(count, 'register')}")

@@ -46,8 +46,8 @@ class LanesAtBarrier(NamedTuple):
 def group_by_barrier(lanes: LaneNumbers, addresses: Addresses) -> list[LanesAtBarrier]:
     """The lanes of an instruction by warp and barrier, warp after warp.
 
-    >>> found = group_by_barrier(np.array([0, 1, 32, 33]), np.array([1024, 1024, 1024, 1032]))
-    >>> [(one.address, one.lanes.tolist()) for one in found]
+    >>> groups = group_by_barrier(np.array([0, 1, 32, 33]), np.array([1024, 1024, 1024, 1032]))
+    >>> [(group.address, group.lanes.tolist()) for group in groups]
     [(1024, [0, 1]), (1024, [32]), (1032, [33])]
     """
     places = np.arange(len(lanes))

@@ -58,9 +58,9 @@ def _try_cancel(assembler: Assembler, instruction: Instruction, words: Words) ->
             words_of_answer = _answer(cluster)
             ranks = range(cluster.blocks) if to_all else [int(answer) >> SHARED_RANK_SHIFT]
             for rank in ranks:
-                own = rank << SHARED_RANK_SHIFT
-                target = own | int(answer) & SHARED_OFFSET_MASK
-                _deliver(cluster, lane, target, own | int(barrier) & SHARED_OFFSET_MASK, words_of_answer)
+                block_start = rank << SHARED_RANK_SHIFT
+                target = block_start | int(answer) & SHARED_OFFSET_MASK
+                _deliver(cluster, lane, target, block_start | int(barrier) & SHARED_OFFSET_MASK, words_of_answer)
 
     return ask
 
@@ -114,16 +114,16 @@ def _query_cancel(assembler: Assembler, instruction: Instruction, words: Words) 
     elif question in _AXES:
         parts = [(assembler.written(target), _AXES[question])]
     else:
-        targets = [assembler.target(one) for one in assembler.vector(target)]
+        targets = [assembler.target(element) for element in assembler.vector(target)]
         parts = [(number, axis) for axis, number in enumerate(targets[: len(_AXES)]) if number is not None]
     if not parts:
         raise RefusedError("query_cancel without a register for its result")
 
     def query(cluster: Cluster, at: Lanes) -> None:
-        held = np.ascontiguousarray(cluster.registers[answer][at]).view(np.uint32)
+        answer_words = np.ascontiguousarray(cluster.registers[answer][at]).view(np.uint32)
         for number, word in parts:
             register = cluster.registers[number]
-            register[at] = held[:, word].astype(register.dtype)
+            register[at] = answer_words[:, word].astype(register.dtype)
 
     return query
 

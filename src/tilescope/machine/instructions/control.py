@@ -51,9 +51,9 @@ def _sees_nothing_new(schedule: Schedule, front: Front, target: int) -> bool:
     numbers = cluster.program.registers_written(target, front.pc)
     if numbers is None:  # a clock is read, which changes; nothing else does
         return True
-    held = b"".join(cluster.registers[number][front.lanes].tobytes() for number in numbers)
-    schedule.loop_visits[key] = LoopVisit(versions, held)
-    return last.registers == held
+    registers = b"".join(cluster.registers[number][front.lanes].tobytes() for number in numbers)
+    schedule.loop_visits[key] = LoopVisit(versions, registers)
+    return last.registers == registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def call_lists(instruction: Instruction) -> tuple[tuple[Variable, ...], tuple[Va
         if isinstance(operand, FunctionName):
             name_seen = True
         elif isinstance(operand, Arguments):
-            variables = tuple(one for one in operand.variables if isinstance(one, Variable))
+            variables = tuple(variable for variable in operand.variables if isinstance(variable, Variable))
             if len(variables) != len(operand.variables):
                 raise RefusedError("arguments and results of a call are .param variables")
             if name_seen:

@@ -230,8 +230,8 @@ def _read_sources(
         chosen = np.flatnonzero(sizes == taken_bytes)
         read = _read(cluster, lanes[chosen], sources[chosen], _BYTE, taken_bytes)
         values[chosen, :taken_bytes] = read.reshape(len(chosen), taken_bytes)
-    whole: Values = values.view(word)
-    return whole if count > 1 else whole[:, 0]
+    words: Values = values.view(word)
+    return words if count > 1 else words[:, 0]
 
 
 def _read(cluster: Cluster, lanes: LaneNumbers, sources: Addresses, word: np.dtype[np.generic], count: int) -> Values:
@@ -262,12 +262,12 @@ def _arrive_after_copies(assembler: Assembler, instruction: Instruction, words: 
     def issue(cluster: Cluster, at: Lanes) -> None:
         addresses = addresses_of(cluster, at)
         lanes = cluster.lanes(at).copy()
-        found = group_by_barrier(lanes, addresses)
-        cluster.launch.charge(len(found))
-        for met in found:
+        groups = group_by_barrier(lanes, addresses)
+        cluster.launch.charge(len(groups))
+        for group in groups:
             if not is_counted_by_init:
-                _expect_more(cluster, met.address, int(met.lanes[0]), len(met.lanes))
-            _add_arrival(cluster, met.address, met.lanes, is_counted=is_counted_by_init)
+                _expect_more(cluster, group.address, int(group.lanes[0]), len(group.lanes))
+            _add_arrival(cluster, group.address, group.lanes, is_counted=is_counted_by_init)
 
     return issue
 

@@ -281,11 +281,11 @@ def _issue_store(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
             group=int(cluster.pending.open_groups["bulk"][lane]),
         )
     )
-    held: list[Bytes] = []
+    contents: list[Bytes] = []
 
     def read() -> None:
         cluster.pc = pc
-        held.append(shared_from(cluster, lane, ends.source, size_bytes)[:size_bytes].copy())
+        contents.append(shared_from(cluster, lane, ends.source, size_bytes)[:size_bytes].copy())
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
@@ -295,6 +295,6 @@ def _issue_store(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
         if len(target) < size_bytes:
             reason = f"a store of {size_bytes} bytes at {ends.target:#x}, which no array contains"
             raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, ends.target)
-        form.write(target[:size_bytes], held[0])
+        form.write(target[:size_bytes], contents[0])
 
     cluster.pending.add(Work("bulk", pc, np.array([lane]), perform, read=read))

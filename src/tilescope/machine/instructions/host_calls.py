@@ -45,8 +45,8 @@ def _offset(assembler: Assembler, variable: Variable) -> int:
 
 
 def _parameter(cluster: Cluster, lanes: LaneNumbers, offset: int, size_bytes: int) -> npt.NDArray[np.int64]:
-    held = cluster.load("local", lanes, np.full(len(lanes), offset, np.int64), DTYPE_OF_BITS[size_bytes * 8])
-    return held.astype(np.int64)
+    values = cluster.load("local", lanes, np.full(len(lanes), offset, np.int64), DTYPE_OF_BITS[size_bytes * 8])
+    return values.astype(np.int64)
 
 
 def _printing(offsets: list[int], result: int | None) -> Step:
@@ -106,7 +106,7 @@ def _formatted(
             words.append(_argument(cluster, lanes, buffers + offset, size_bytes))
             offset += size_bytes
         rows = zip(lanes.tolist(), *words, strict=True)
-        columns.append([_one_field(cluster, lane, part, list(own)) for lane, *own in rows])
+        columns.append([_one_field(cluster, lane, part, list(lane_words)) for lane, *lane_words in rows])
     return ["".join(fields) for fields in zip(*columns, strict=True)] or [""] * len(lanes)
 
 
@@ -120,10 +120,10 @@ def _one_field(cluster: Cluster, lane: int, part: Conversion, words: list[int]) 
 def _argument(cluster: Cluster, lanes: LaneNumbers, addresses: Addresses, size_bytes: int) -> list[int]:
     """One argument of every lane; 0 if a format has more conversions than arguments (the card prints the bytes there)."""
     try:
-        held = cluster.load("generic", lanes, addresses, DTYPE_OF_BITS[size_bytes * 8])
+        loaded = cluster.load("generic", lanes, addresses, DTYPE_OF_BITS[size_bytes * 8])
     except KernelFaultError:
         return [0] * len(lanes)
-    words: list[int] = held.tolist()
+    words: list[int] = loaded.tolist()
     return words
 
 
@@ -134,14 +134,14 @@ def string_at(cluster: Cluster, lane: int, address: int) -> str:
         start = address - region.address
         content = region.content[start : start + _STRING_BYTES].tobytes()
         return content.partition(b"\0")[0].decode("latin-1")
-    held = bytearray()
-    while len(held) < _STRING_BYTES:
-        where = np.array([address + len(held)], np.int64)
+    characters = bytearray()
+    while len(characters) < _STRING_BYTES:
+        where = np.array([address + len(characters)], np.int64)
         byte = int(cluster.load("generic", np.array([lane]), where, np.dtype(np.uint8))[0])
         if not byte:
             break
-        held.append(byte)
-    return held.decode("latin-1")
+        characters.append(byte)
+    return characters.decode("latin-1")
 
 
 def _failing(offsets: list[int]) -> Step:

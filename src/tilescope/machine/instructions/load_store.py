@@ -91,7 +91,7 @@ def _ld(assembler: Assembler, instruction: Instruction) -> Step:
     elements = assembler.vector(instruction.operands[0])
     bits = BITS_OF_TYPE[type_name]
     _require_registers(elements, count, bits)
-    targets = [assembler.target(one) for one in elements]
+    targets = [assembler.target(element) for element in elements]
     addresses = decode_address(assembler, instruction.operands[1])
     dtype = DTYPE_OF_BITS[min(bits, 64)]
     pieces = count * bits // (dtype.itemsize * 8)
@@ -143,7 +143,7 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
     dtype = DTYPE_OF_BITS[min(bits, 64)]
     elements = assembler.vector(instruction.operands[1])
     _require_registers(elements, count, bits)
-    sources = [assembler.source(one, type_name) for one in elements]
+    sources = [assembler.source(element, type_name) for element in elements]
     addresses = decode_address(assembler, instruction.operands[0])
     cost = access_kind("st", count * bits // 8)
 
@@ -224,15 +224,15 @@ def _mov(assembler: Assembler, instruction: Instruction) -> Step:
         require_special(source.name)
         if source.name in CLOCKS:
             return _read_clock(assembler, number)
-    held = assembler.source(source, type_name)
-    return _copy(assembler, number, held)
+    source_register = assembler.source(source, type_name)
+    return _copy(assembler, number, source_register)
 
 
 def _copy(assembler: Assembler, target: int, source: int) -> Step:
-    wanted = assembler.dtype(target)
+    target_dtype = assembler.dtype(target)
     bits = _bits_of(assembler.dtype(source))
     assembler.note_arithmetic(WordOperation("mov", (), (WordSource(source, bits),), (target,), (bits,)))
-    if wanted == assembler.dtype(source):
+    if target_dtype == assembler.dtype(source):
 
         def move(cluster: Cluster, at: Lanes) -> None:
             cluster.registers[target][at] = cluster.registers[source][at]
@@ -240,7 +240,7 @@ def _copy(assembler: Assembler, target: int, source: int) -> Step:
         return move
 
     def move_converted(cluster: Cluster, at: Lanes) -> None:
-        cluster.registers[target][at] = cluster.registers[source][at].astype(wanted)
+        cluster.registers[target][at] = cluster.registers[source][at].astype(target_dtype)
 
     return move_converted
 
@@ -263,17 +263,17 @@ def _read_clock(assembler: Assembler, target: int) -> Step:
 def _pack(assembler: Assembler, target: Operand, source: Vector) -> Step:
     """mov.b32 %r, {%rs1, %rs2}: the first part is the lowest."""
     number = assembler.written(target)
-    wanted = assembler.dtype(number)
-    part_bits = _part_bits(source, wanted.itemsize * 8)
-    parts = [assembler.source(one, f"b{part_bits}") for one in source.elements]
+    target_dtype = assembler.dtype(number)
+    part_bits = _part_bits(source, target_dtype.itemsize * 8)
+    parts = [assembler.source(element, f"b{part_bits}") for element in source.elements]
     part_dtype = DTYPE_OF_BITS[part_bits]
     words = tuple(WordSource(part, part_bits) for part in parts)
-    assembler.note_arithmetic(WordOperation("pack", (), words, (number,), (_bits_of(wanted),)))
+    assembler.note_arithmetic(WordOperation("pack", (), words, (number,), (_bits_of(target_dtype),)))
 
     def pack(cluster: Cluster, at: Lanes) -> None:
-        held = np.stack([cluster.registers[part][at].astype(part_dtype) for part in parts], axis=1)
-        packed = held.view(wanted.base)
-        cluster.registers[number][at] = packed if wanted.shape else packed[:, 0]
+        stacked = np.stack([cluster.registers[part][at].astype(part_dtype) for part in parts], axis=1)
+        packed = stacked.view(target_dtype.base)
+        cluster.registers[number][at] = packed if target_dtype.shape else packed[:, 0]
 
     return pack
 
@@ -281,7 +281,7 @@ def _pack(assembler: Assembler, target: Operand, source: Vector) -> Step:
 def _unpack(assembler: Assembler, target: Vector, source: Operand, type_name: str) -> Step:
     """mov.b32 {%rs1, %rs2}, %r."""
     part_dtype = DTYPE_OF_BITS[_part_bits(target, BITS_OF_TYPE[type_name])]
-    targets = [assembler.target(one) for one in target.elements]
+    targets = [assembler.target(element) for element in target.elements]
     number = assembler.source(source, type_name)
     source_bits = 8 * assembler.dtype(number).itemsize
     if source_bits != BITS_OF_TYPE[type_name]:
@@ -291,8 +291,8 @@ def _unpack(assembler: Assembler, target: Vector, source: Operand, type_name: st
     assembler.note_arithmetic(WordOperation("unpack", (), words, tuple(targets), part_bits))
 
     def unpack(cluster: Cluster, at: Lanes) -> None:
-        held = np.ascontiguousarray(cluster.registers[number][at])
-        parts = held.view(part_dtype).reshape(len(held), len(targets))
+        values = np.ascontiguousarray(cluster.registers[number][at])
+        parts = values.view(part_dtype).reshape(len(values), len(targets))
         for index, part in enumerate(targets):
             _put(cluster, at, part, parts[:, index], is_signed=False)
 
@@ -327,12 +327,12 @@ def _cvta(assembler: Assembler, instruction: Instruction) -> Step:
     variable = named_variable(written)
     if variable is not None:
         space = assembler.space_of(variable)
-    wanted = assembler.dtype(target)
+    target_dtype = assembler.dtype(target)
     if space == "param":
 
         def convert_parameter(cluster: Cluster, at: Lanes) -> None:
             offset = cluster.registers[source][at].astype(np.int64) & (WINDOW_BYTES - 1)
-            cluster.registers[target][at] = (PARAM_WINDOW + offset).astype(wanted)
+            cluster.registers[target][at] = (PARAM_WINDOW + offset).astype(target_dtype)
 
         return convert_parameter
     window = WINDOWS.get(space, 0)
@@ -340,7 +340,7 @@ def _cvta(assembler: Assembler, instruction: Instruction) -> Step:
 
     def convert(cluster: Cluster, at: Lanes) -> None:
         address = cluster.registers[source][at].astype(np.int64) + shift
-        cluster.registers[target][at] = address.astype(wanted)
+        cluster.registers[target][at] = address.astype(target_dtype)
 
     return convert
 
@@ -349,12 +349,12 @@ def _mapa(assembler: Assembler, instruction: Instruction) -> Step:
     """The address of the same variable in another block of the cluster."""
     shared = _shared_address(assembler, instruction)
     rank = assembler.source(instruction.operands[2], "u32")
-    wanted = assembler.dtype(shared.target)
+    target_dtype = assembler.dtype(shared.target)
 
     def map_address(cluster: Cluster, at: Lanes) -> None:
         offset = shared.in_window(cluster, at) & SHARED_OFFSET_MASK
         address = (cluster.registers[rank][at].astype(np.int64) << SHARED_RANK_SHIFT) + offset + shared.window
-        cluster.registers[shared.target][at] = address.astype(wanted)
+        cluster.registers[shared.target][at] = address.astype(target_dtype)
 
     return map_address
 
@@ -409,8 +409,8 @@ def _isspacep(assembler: Assembler, instruction: Instruction) -> Step:
         else:
             result = inside[space]
         if space == "shared" and is_own:
-            own = cluster.block_of_lane[at]
-            result = result & ((address - SHARED_WINDOW) >> SHARED_RANK_SHIFT == own)
+            ranks = cluster.block_of_lane[at]
+            result = result & ((address - SHARED_WINDOW) >> SHARED_RANK_SHIFT == ranks)
         cluster.registers[target][at] = result
 
     return is_in_space

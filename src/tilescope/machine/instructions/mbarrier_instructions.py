@@ -229,10 +229,10 @@ def _wait(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
     phase_bit = 0 if has_parity else 63
 
     def wait(cluster: Cluster, at: Lanes) -> None:
-        asked = addresses(cluster, at)
-        held = cluster.registers[phase][at].astype(np.uint64)
-        phases = held >> np.uint64(phase_bit) & np.uint64(1)
-        passed = _test_lanes(cluster, at, asked, phases, semantics)
+        barriers = addresses(cluster, at)
+        phase_words = cluster.registers[phase][at].astype(np.uint64)
+        phases = phase_words >> np.uint64(phase_bit) & np.uint64(1)
+        passed = _test_lanes(cluster, at, barriers, phases, semantics)
         if target is not None:
             cluster.registers[target][at] = passed
 
@@ -254,8 +254,8 @@ def _test_lanes(
         is_asked = questions == questions[first]
         address = int(addresses[first])
         parity = int(phases[first])
-        own = lanes[is_asked]
-        passed[is_asked] = test_phase(cluster, address, own, parity=parity, semantics=semantics)
+        asking_lanes = lanes[is_asked]
+        passed[is_asked] = test_phase(cluster, address, asking_lanes, parity=parity, semantics=semantics)
         is_open &= ~is_asked
         cluster.launch.charge(int(is_open.any()) + 1)
     return passed

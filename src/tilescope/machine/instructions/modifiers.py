@@ -60,10 +60,10 @@ class Words:
 
     def required(self, words: Collection[str], what: str) -> str:
         """The first modifier that is one of these; without it the instruction is refused."""
-        found = self.one_of(words)
-        if found is None:
+        word = self.one_of(words)
+        if word is None:
             raise RefusedError(f"{self._instruction.opcode} has no {what}")
-        return found
+        return word
 
     def type(self) -> str:
         """The first type."""

@@ -153,8 +153,8 @@ def _body(conversion: Conversion, flags: str, precision: int | None, word: int, 
     if kind == "character":
         return chr(word & 0xFF)
     if kind == "string":
-        held = "(null)" if text is None else text
-        return held if precision is None else held[:precision]
+        shown = "(null)" if text is None else text
+        return shown if precision is None else shown[:precision]
     if kind == "pointer":
         return hex(word) if word else "(nil)"
     bits = conversion.bits
@@ -207,17 +207,17 @@ def _hexadecimal(magnitude: float, precision: int | None, *, has_point: bool = F
     if not written.startswith("0x"):
         return written  # inf, nan
     mantissa, _, exponent = written[2:].partition("p")
-    whole, _, fraction = mantissa.partition(".")
+    integer, _, fraction = mantissa.partition(".")
     if precision is None:
         fraction = fraction.rstrip("0")
     elif precision < len(fraction):
-        scaled = int(whole + fraction, 16)
+        scaled = int(integer + fraction, 16)
         unit = 16 ** (len(fraction) - precision)
-        quotient, rest = divmod(scaled, unit)
-        rounds_up = 2 * rest > unit or (2 * rest == unit and quotient % 2 == 1)
+        quotient, remainder = divmod(scaled, unit)
+        rounds_up = 2 * remainder > unit or (2 * remainder == unit and quotient % 2 == 1)
         digits = format(quotient + rounds_up, "x").rjust(precision + 1, "0")
-        whole, fraction = digits[: len(digits) - precision], digits[len(digits) - precision :]
+        integer, fraction = digits[: len(digits) - precision], digits[len(digits) - precision :]
     else:
         fraction = fraction.ljust(precision, "0")
     point = "." if fraction or has_point else ""
-    return f"0x{whole}{point}{fraction}p{exponent}"
+    return f"0x{integer}{point}{fraction}p{exponent}"

@@ -131,19 +131,19 @@ def _issue(cluster: Cluster, delivery: Delivery, write: Write) -> None:
     cluster.require_shared(delivery.lanes, delivery.addresses, delivery.size_bytes)
     cluster.require_shared(delivery.lanes, delivery.barriers, BARRIER_BYTES)
     for barrier in np.unique(delivery.barriers).tolist():
-        own = delivery.of(delivery.barriers == barrier)
+        part = delivery.of(delivery.barriers == barrier)
         issue = AsyncStoreIssued(
             cluster.pc,
-            own.lanes,
-            cluster.shared_places(own.lanes, own.addresses),
-            own.size_bytes,
+            part.lanes,
+            cluster.shared_places(part.lanes, part.addresses),
+            part.size_bytes,
             barrier,
             is_by_threads=True,
             reason="a store or reduction that arrives later",
         )
         cluster.emit(issue)
         cluster.pending.add(
-            Work("load", cluster.pc, own.lanes, _make_delivery(cluster, own, write, issue), barrier=barrier)
+            Work("load", cluster.pc, part.lanes, _make_delivery(cluster, part, write, issue), barrier=barrier)
         )
 
 
@@ -156,9 +156,9 @@ def _make_delivery(
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
         cluster.emit(CopyCompleted(pc, issue, delivery.size_bytes * len(lanes)))
-        own = delivery.of(np.isin(delivery.lanes, lanes))
-        write(cluster, own.lanes, own.addresses, own.values)
-        complete_bytes(cluster, int(own.barriers[0]), int(lanes[0]), own.size_bytes * len(lanes))
+        part = delivery.of(np.isin(delivery.lanes, lanes))
+        write(cluster, part.lanes, part.addresses, part.values)
+        complete_bytes(cluster, int(part.barriers[0]), int(lanes[0]), part.size_bytes * len(lanes))
 
     return perform
 

@@ -51,8 +51,8 @@ def decode_scalar(assembler: Assembler, instruction: Instruction) -> Step:
     """A step that computes; refused where the form is not known."""
     result_count = 2 if isinstance(instruction.operands[0], Pair) else 1
     source_count = len(_source_operands(instruction))
-    found = _known_operation(instruction.name, instruction.modifiers, source_count, result_count)
-    return decode_operation(assembler, instruction, found)
+    scalar_operation = _known_operation(instruction.name, instruction.modifiers, source_count, result_count)
+    return decode_operation(assembler, instruction, scalar_operation)
 
 
 def _source_operands(instruction: Instruction) -> list[Operand]:
@@ -179,11 +179,11 @@ def _video(assembler: Assembler, instruction: Instruction) -> Step:
         raise RefusedError(f"{instruction.opcode} takes its third source whole")
     selectors = Selectors(*map(_selector, operands[:3]))
     try:
-        found = build_video(instruction.name, instruction.modifiers, selectors, len(operands) - 1, are_negated)
+        video = build_video(instruction.name, instruction.modifiers, selectors, len(operands) - 1, are_negated)
     except UnknownForm as reason:
         raise RefusedError(str(reason)) from None
     plain = replace(instruction, operands=tuple(map(_whole, operands)))
-    return decode_operation(assembler, plain, found)
+    return decode_operation(assembler, plain, video)
 
 
 def keep_factors(assembler: Assembler, product: Instruction) -> Step:
@@ -220,7 +220,7 @@ def decode_contraction(
 ) -> Step:
     """An add or sub that takes in a product: an fma, rounded once."""
     type_name = instruction.modifiers[-1]
-    found = _known_operation("fma", ("rn", *instruction.modifiers), 3)
+    fma = _known_operation("fma", ("rn", *instruction.modifiers), 3)
     first, second = _factors(assembler, product)
     addend = _source(assembler, instruction.operands[1 + contraction.addend], type_name)
     target = assembler.written(instruction.operands[0])
@@ -237,7 +237,7 @@ def decode_contraction(
         registers = cluster.registers
         a = np.bitwise_xor(registers[first][at], product_sign)
         c = np.bitwise_xor(addend.value(cluster, at), addend_sign)
-        registers[target][at] = found.compute(a, registers[second][at], c)
+        registers[target][at] = fma.compute(a, registers[second][at], c)
 
     return fused
 

@@ -42,10 +42,10 @@ def _alloca(assembler: Assembler, instruction: Instruction) -> Step:
     type_name = _pointer_type(instruction, (2, 3))
     alignment_bytes = _DEFAULT_ALIGNMENT_BYTES
     if len(instruction.operands) == 3:
-        given = instruction.operands[2]
-        if not isinstance(given, Immediate) or given.value < 1 or given.value & given.value - 1:
+        alignment = instruction.operands[2]
+        if not isinstance(alignment, Immediate) or alignment.value < 1 or alignment.value & alignment.value - 1:
             raise RefusedError("the alignment of alloca is a power of 2, written as a number")
-        alignment_bytes = given.value
+        alignment_bytes = alignment.value
     size = assembler.source(instruction.operands[1], type_name)
     pointer = assembler.written(instruction.operands[0])
     stack = assembler.stack()

@@ -125,9 +125,9 @@ def decode_tensor_copy(assembler: Assembler, instruction: Instruction, words: Wo
             coords=_coords(assembler, box),
             reduce=reduce,
         )
-    wanted = 5 if mode in _ROWS4_MODES else rank
-    if len(form.coords) != wanted:
-        raise RefusedError(f"{counted(wanted, 'coordinate')} expected, not {len(form.coords)}")
+    coord_count = 5 if mode in _ROWS4_MODES else rank
+    if len(form.coords) != coord_count:
+        raise RefusedError(f"{counted(coord_count, 'coordinate')} expected, not {len(form.coords)}")
     return _for_each_lane(form)
 
 
@@ -137,7 +137,7 @@ def _load_form(
     cta_mask = assembler.source(operands.pop(), "u16") if has_mask else None
     offsets: tuple[int, ...] = ()
     if mode.startswith("im2col"):
-        offsets = tuple(assembler.source(one, "u16") for one in assembler.vector(operands.pop()))
+        offsets = tuple(assembler.source(offset, "u16") for offset in assembler.vector(operands.pop()))
     target, box, barrier = operands
     return TensorForm(
         direction="load",
@@ -155,7 +155,7 @@ def _load_form(
 def _coords(assembler: Assembler, box: Operand) -> tuple[int, ...]:
     if not isinstance(box, Address):
         raise RefusedError(f"a map and its coordinates are expected, [map, {{x, y}}], not {operand_text(box)}")
-    return tuple(assembler.source(one, "s32") for one in box.coordinates)
+    return tuple(assembler.source(coord, "s32") for coord in box.coordinates)
 
 
 def _for_each_lane(form: TensorForm) -> Step:
@@ -223,15 +223,15 @@ def _copies_of_followers(cluster: Cluster, form: TensorForm, lane: int, walked: 
     stride = cluster.shared_stride
     copy = walked.copy
     first, *others = whole.stacked((*form.coords, *form.offsets), np.array([lane, *lanes])).tolist()
-    known = {tuple(first): walked}
+    walked_copies = {tuple(first): walked}
     followers = []
     for other, words in zip(lanes.tolist(), map(tuple, others), strict=True):
-        if words not in known:
-            own = _legal_copy(whole, form, other, copy.tensor_map, copy.smem_address)
-            known[words] = WalkedCopy(own, walk(own))
+        if words not in walked_copies:
+            follower_copy = _legal_copy(whole, form, other, copy.tensor_map, copy.smem_address)
+            walked_copies[words] = WalkedCopy(follower_copy, walk(follower_copy))
         first_byte = other // whole.block_lanes * stride
         shared = whole.shared[first_byte + copy.smem_address : first_byte + cluster.launch.shared_end]
-        followers.append(FollowingCopy(other, known[words], shared))
+        followers.append(FollowingCopy(other, walked_copies[words], shared))
     return followers
 
 
@@ -305,11 +305,11 @@ def _issue_load(
         barriers = cast_to(cluster, lane, barrier, cta_mask)
         if form.signals_pair:  # of every pair the block that is even, or odd, as the one whose mbarrier is named
             parity = barrier >> SHARED_RANK_SHIFT & 1
-            barriers = [one & ~_PAIR_BIT | parity << SHARED_RANK_SHIFT for one in barriers]
+            barriers = [address & ~_PAIR_BIT | parity << SHARED_RANK_SHIFT for address in barriers]
     for target, own_barrier in zip(targets, barriers, strict=True):
-        own = WalkedCopy(copy._replace(smem_address=target), walked.walk)
+        target_copy = WalkedCopy(copy._replace(smem_address=target), walked.walk)
         places = {"map_address": map_address, "map_number": map_number, "barrier": own_barrier}
-        _add_load(cluster, lane, own, followers, **places)
+        _add_load(cluster, lane, target_copy, followers, **places)
 
 
 def _add_load(
@@ -368,8 +368,8 @@ def _deliver_to_all(cluster: Cluster, walked: Sequence[WalkedCopy], content: Byt
     whole = cluster.whole
     copy = walked[0].copy
     smems = whole.shared.reshape(whole.blocks, -1)[:, copy.smem_address : cluster.launch.shared_end]
-    copies = [own.copy for own in walked]
-    deliver_together(copies, [own.walk for own in walked], content, smems, _rest_named(copy))
+    copies = [walked_copy.copy for walked_copy in walked]
+    deliver_together(copies, [walked_copy.walk for walked_copy in walked], content, smems, _rest_named(copy))
 
 
 def _keep_copies_of_all(
@@ -415,13 +415,16 @@ def _issue_store(
             tensor_copy=copy,
         )
         cluster.emit(issue)
-    held: list[Bytes] = []
+    copied_rows: list[Bytes] = []
 
     def read() -> None:
         cluster.pc = pc
         try:
-            for own, shared in ((walked, source), *[(follower.walked, follower.shared) for follower in followers]):
-                held.append(read_rows(own.copy, shared, _rest_named(copy), own.walk))
+            for walked_copy, shared in (
+                (walked, source),
+                *[(follower.walked, follower.shared) for follower in followers],
+            ):
+                copied_rows.append(read_rows(walked_copy.copy, shared, _rest_named(copy), walked_copy.walk))
         except RuleError as error:
             raise fault_of(error, lane, copy.smem_address, ILLEGAL_ADDRESS) from None
         if issue is not None:
@@ -432,8 +435,8 @@ def _issue_store(
         try:
             content = writeable_from(cluster, lane, tensor_map.address)
             copies = (walked, *[follower.walked for follower in followers])
-            for own, rows in zip(copies, held, strict=True):
-                write_rows(own.copy, rows, content, own.walk)
+            for walked_copy, rows in zip(copies, copied_rows, strict=True):
+                write_rows(walked_copy.copy, rows, content, walked_copy.walk)
         except RuleError as error:
             raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
 

@@ -60,12 +60,12 @@ def _replace(assembler: Assembler, instruction: Instruction, words: Words) -> St
         for lane, address, number in zip(lanes, addresses(cluster, at), values, strict=True):
             alone = np.array([lane])
             places = address + np.arange(_WORDS) * _WORD.itemsize
-            held = cluster.load(space, np.repeat(alone, _WORDS), places, _WORD)
-            edited = edited_descriptor(held.tobytes(), field, number, ordinal)
+            loaded = cluster.load(space, np.repeat(alone, _WORDS), places, _WORD)
+            edited = edited_descriptor(loaded.tobytes(), field, number, ordinal)
             if field in KEPT_VALUES and is_in_rank(edited, field, ordinal):
-                kept = kept_value(edited, field, ordinal)
-                if kept != number:
-                    cluster.launch.cut_edits.setdefault(cluster.pc, CutEdit(cluster.pc, field, ordinal, number, kept))
+                stored = kept_value(edited, field, ordinal)
+                if stored != number:
+                    cluster.launch.cut_edits.setdefault(cluster.pc, CutEdit(cluster.pc, field, ordinal, number, stored))
             cluster.store(space, np.repeat(alone, _WORDS), places, np.frombuffer(edited, _WORD))
 
     return replace

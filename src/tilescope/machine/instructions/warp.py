@@ -174,9 +174,9 @@ def _shfl(assembler: Assembler, instruction: Instruction) -> Turn:
     constants = [content.bits for content in contents if isinstance(content, Constant)]
     if len(constants) == len(numbers):
         distance, clamp = constants
-        same = shuffle_sources(mode, _LANE, np.array([distance]), np.array([clamp]))
+        constant_sources = shuffle_sources(mode, _LANE, np.array([distance]), np.array([clamp]))
         return _with_masks(
-            assembler, mask, _shuffle_of_all_warps(value, results, same, member_mask, names_all=names_all)
+            assembler, mask, _shuffle_of_all_warps(value, results, constant_sources, member_mask, names_all=names_all)
         )
 
     def shuffle(cluster: Cluster, at: Lanes) -> None:

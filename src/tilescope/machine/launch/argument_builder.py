@@ -110,8 +110,8 @@ class _Builder:
     def build(self) -> BuiltArguments:
         self._problems += find_missing_arrays(dict(enumerate(self._descriptions)))
         for index, description in enumerate(self._descriptions):
-            own = own_array(description)
-            array = None if own is None else self._try_array(index, own)
+            array_description = own_array(description)
+            array = None if array_description is None else self._try_array(index, array_description)
             if array is not None:
                 self._arrays[index] = array
                 self._memory.place(array)
@@ -207,8 +207,8 @@ def fill_array(row: DataType, shape: tuple[int, ...], fill: str, seed: int) -> A
     if fill == "ones":
         return np.ones(shape, dtype)
     if fill == "arange":
-        counted = np.arange(prod(shape)) % (_count_exact_integers(dtype) + 1 if row.is_float else 1 << 62)
-        return counted.astype(dtype).reshape(shape)
+        numbers = np.arange(prod(shape)) % (_count_exact_integers(dtype) + 1 if row.is_float else 1 << 62)
+        return numbers.astype(dtype).reshape(shape)
     random = np.random.default_rng(seed)
     if row.is_float:
         normal = random.standard_normal(shape, np.float64 if row.bits == 64 else np.float32)

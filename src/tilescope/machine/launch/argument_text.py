@@ -182,16 +182,18 @@ def find_missing_arrays(
     arguments: Mapping[int, ArgumentDescription], unread: Collection[int] = ()
 ) -> Iterator[Violation]:
     """Violations of maps and pointers that refer to an argument without an array; `unread` may still have one."""
-    known = tuple(index for index, argument in arguments.items() if own_array(argument) is not None)
+    array_indices = tuple(index for index, argument in arguments.items() if own_array(argument) is not None)
     numbers = {argument.name: index for index, argument in arguments.items() if argument.name}
     for index, argument in arguments.items():
         if not isinstance(argument, MapArgument | PointerArgument) or isinstance(argument.array, ArrayArgument):
             continue
         target = numbers.get(argument.array) if isinstance(argument.array, str) else argument.array
-        if target in known or target in unread:
+        if target in array_indices or target in unread:
             continue
-        if known:
-            yield NO_ARRAY.violation(index=index, reference=argument.array, known=known, example=known[0])
+        if array_indices:
+            yield NO_ARRAY.violation(
+                index=index, reference=argument.array, known=array_indices, example=array_indices[0]
+            )
         else:
             yield NO_ARRAYS.violation(index=index, reference=argument.array)
 
@@ -250,9 +252,9 @@ def _parse_shape(shape: str, text: str, index: int, data_type: str) -> tuple[int
 def _parse_fill(fill: str | None, index: int, array: re.Match[str]) -> FillName:
     if fill is None:
         return "random"
-    for known in FILLS:
-        if known == fill:
-            return known
+    for name in FILLS:
+        if name == fill:
+            return name
     raise NO_FILL.error(
         index=index,
         text=shortened(array[0]),

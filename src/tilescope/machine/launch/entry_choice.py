@@ -53,9 +53,9 @@ def _find_entries(functions: Sequence[Function], entry: object) -> Sequence[Func
     """The kernels that a name matches: by PTX name, else by name in the source, else by part of either."""
     if not isinstance(entry, str):
         return ()
-    wanted = entry.replace(" ", "")
+    name = entry.replace(" ", "")
     for is_match in (_is_ptx_name, _is_template, _is_source_name, _is_part):
-        matches = [function for function in functions if is_match(function.name, wanted)]
+        matches = [function for function in functions if is_match(function.name, name)]
         if matches:
             return matches
     return ()
@@ -83,5 +83,5 @@ def _is_part(name: str, wanted: str) -> bool:
 def _describe_entry(name: str, functions: Sequence[Function]) -> str:
     """The name of a kernel in its source; its PTX name if another kernel has the same name in the source."""
     written = template_name(name)
-    same = [function for function in functions if template_name(function.name) == written]
-    return written if len(same) == 1 else name
+    namesakes = [function for function in functions if template_name(function.name) == written]
+    return written if len(namesakes) == 1 else name

@@ -98,10 +98,10 @@ class Parameters:
                 names=[parameter_name(entry.name, parameter.name) for parameter in parameters],
             )
         problems: list[Violation] = []
-        for index, (parameter, given) in enumerate(zip(parameters, arguments, strict=True)):
-            argument = given
-            if isinstance(given, PackedStruct):
-                argument = given.aligned_for(self._program.module.version, parameter.size_bytes)
+        for index, (parameter, value) in enumerate(zip(parameters, arguments, strict=True)):
+            argument = value
+            if isinstance(value, PackedStruct):
+                argument = value.aligned_for(self._program.module.version, parameter.size_bytes)
             content = self._encode(parameter, argument)
             if content is None:
                 name = parameter_name(entry.name, parameter.name)
@@ -191,11 +191,11 @@ def _describe_misfit(index: int, parameter: Variable, name: str, argument: Argum
     bits = BITS_OF_TYPE[parameter.type]
     if size_bytes * 8 != bits:
         declared = f"{size_bytes} bytes"
-        wanted = f"bytes of length {size_bytes}"
+        expected = f"bytes of length {size_bytes}"
         if size_bytes == DESCRIPTOR_BYTES:
-            wanted = f"a tensor map, or {wanted}"
+            expected = f"a tensor map, or {expected}"
     else:
         declared = f"a .{parameter.type}"
-        wanted = "an array or an address" if bits == 64 else f"a number of {bits} bits"
+        expected = "an array or an address" if bits == 64 else f"a number of {bits} bits"
     shown = printed(argument)
-    return ARGUMENT_KIND.violation(index=index, shown=shown, name=name, declared=declared, wanted=wanted)
+    return ARGUMENT_KIND.violation(index=index, shown=shown, name=name, declared=declared, wanted=expected)

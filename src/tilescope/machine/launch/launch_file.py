@@ -196,9 +196,9 @@ class _Reader:
         return ArrayArgument(name=name, data_type=data_type, shape=shape, fill=fill, file=file)
 
     def _read_map(self, at: str, index: int, table: Mapping[str, object], name: str) -> MapArgument:
-        known = {argument for kind in MAP_KINDS.values() for argument in kind.readers}
-        self._read_table(at, table, ("name", "kind", *_KEYS["map"], *sorted(known)))
-        options = {key: value for key, value in table.items() if key in known}
+        option_names = {argument for kind in MAP_KINDS.values() for argument in kind.readers}
+        self._read_table(at, table, ("name", "kind", *_KEYS["map"], *sorted(option_names)))
+        options = {key: value for key, value in table.items() if key in option_names}
         array: int | str | ArrayArgument
         if "array" in table:
             array = self._read_reference(f"{at}.array", table["array"])

@@ -136,9 +136,9 @@ def _find_problems(program: Program, arch: Arch, shape: LaunchShape) -> Iterator
     if prod(shape.block) > BLOCK_THREADS:
         yield BLOCK_SIZE.violation(block=shape.block, limit_text="a block has at most 1024 threads", allowed=1024)
     elif entry.required_threads is not None and shape.block != _pad_extents(entry.required_threads):
-        wanted = _pad_extents(entry.required_threads)
+        required = _pad_extents(entry.required_threads)
         limit_text = f"{entry.name} has .reqntid {', '.join(map(str, entry.required_threads))}"
-        yield BLOCK_SIZE.violation(block=shape.block, limit_text=limit_text, allowed=wanted)
+        yield BLOCK_SIZE.violation(block=shape.block, limit_text=limit_text, allowed=required)
     elif entry.max_threads is not None and prod(shape.block) > prod(entry.max_threads):
         limit_text = f"{entry.name} has .maxntid {', '.join(map(str, entry.max_threads))}"
         yield BLOCK_SIZE.violation(block=shape.block, limit_text=limit_text, allowed=prod(entry.max_threads))

@@ -64,8 +64,10 @@ class Compilation:
 
     def list_search_folders(self) -> list[Path]:
         """The folders in which the compiler looks for headers, but for its own."""
-        listed = [folder for name in _FOLDER_LISTS for folder in os.environ.get(name, "").split(os.pathsep) if folder]
-        named = [path for path in map(Path, (*_list_named_parts(self.options), *listed)) if path.is_dir()]
+        environment_folders = [
+            folder for name in _FOLDER_LISTS for folder in os.environ.get(name, "").split(os.pathsep) if folder
+        ]
+        named = [path for path in map(Path, (*_list_named_parts(self.options), *environment_folders)) if path.is_dir()]
         return [self.source.parent, *named]
 
 
@@ -92,12 +94,12 @@ def cache_ptx(compilation: Compilation, ptx: str, headers: Iterable[Path], start
         if any(path.stat().st_mtime_ns >= started_ns for path in paths):
             return
         digests = {str(path): _digest_file(path) for path in paths}
-        found = _digest_candidates(compilation, digests)
-        entry = {"headers": digests, "found": found, "ptx": ptx}
+        candidate_digest = _digest_candidates(compilation, digests)
+        entry = {"headers": digests, "found": candidate_digest, "ptx": ptx}
         content = json.dumps(entry).encode()
         if len(content) <= limit_bytes:
             folder = _find_cuda_folder()
-            header_key = sha256(json.dumps([digests, found]).encode()).hexdigest()[:_DIGEST_CHARACTERS]
+            header_key = sha256(json.dumps([digests, candidate_digest]).encode()).hexdigest()[:_DIGEST_CHARACTERS]
             write_atomically(folder / f"{compilation.key}-{header_key}.json", content)
             remove_least_recently_used(folder, limit_bytes)
 
@@ -127,10 +129,10 @@ def _find_cuda_folder() -> Path:
 
 def _identify_host_compiler() -> list[str | int]:
     """The g++ that nvcc preprocesses with: its file, by place, size and time. Its headers are hashed with all others."""
-    found = shutil.which("g++")
-    if found is None:
+    executable = shutil.which("g++")
+    if executable is None:
         return []
-    path = Path(found).resolve()
+    path = Path(executable).resolve()
     return [str(path), path.stat().st_size, path.stat().st_mtime_ns]
 
 
@@ -194,10 +196,10 @@ def _digest_candidates(compilation: Compilation, headers: Iterable[str]) -> str:
             endings.setdefault(part, set()).add("/".join(parts[start:]))
         if header.startswith(roots):
             folders.add(Path(header).parent)
-    found = []
+    existing = []
     for folder in folders:
         with suppress(OSError):  # a folder that cannot be read
             names = endings.keys() & {path.name for path in folder.iterdir()}
             candidates = (folder / ending for name in names for ending in endings[name])
-            found += [str(path) for path in candidates if path.is_file()]
-    return sha256(os.fsencode("\0".join(sorted(found)))).hexdigest()[:_DIGEST_CHARACTERS]
+            existing += [str(path) for path in candidates if path.is_file()]
+    return sha256(os.fsencode("\0".join(sorted(existing)))).hexdigest()[:_DIGEST_CHARACTERS]

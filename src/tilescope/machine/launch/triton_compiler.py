@@ -131,11 +131,11 @@ def _require_known_options(triton: Any, options: Mapping[str, object]) -> None:
     """Refuse options that Triton would ignore silently."""
     from triton.backends.nvidia.compiler import CUDAOptions
 
-    known = tuple(CUDAOptions.__dataclass_fields__)
-    unknown = [name for name in options if name not in known]
+    option_names = tuple(CUDAOptions.__dataclass_fields__)
+    unknown = [name for name in options if name not in option_names]
     if unknown:
         raise RuleError(
-            [unknown_name(f"option of Triton {triton.__version__}", "options", name, known) for name in unknown]
+            [unknown_name(f"option of Triton {triton.__version__}", "options", name, option_names) for name in unknown]
         )
 
 

@@ -175,8 +175,8 @@ class TritonHost:
         self, filled: int, memory: Memory, programs: Extents, ptx_parameters: int, entry: str
     ) -> list[Argument]:
         """Addresses of zeroed scratch memory for all blocks; 0 for a parameter whose kernel needs none."""
-        wanted = ptx_parameters - filled
-        if not 0 <= wanted <= len(self.scratch):
+        unfilled = ptx_parameters - filled
+        if not 0 <= unfilled <= len(self.scratch):
             raise OTHER_PARAMETERS.error(
                 entry=entry,
                 found_count=ptx_parameters,
@@ -185,7 +185,7 @@ class TritonHost:
                 version=self.version,
             )
         addresses: list[Argument] = []
-        for scratch in self.scratch[:wanted]:
+        for scratch in self.scratch[:unfilled]:
             size_bytes = scratch.block_bytes * self.cluster_blocks * prod(programs)
             addresses.append(memory.place(np.zeros(size_bytes, np.uint8)) if size_bytes else 0)
         return addresses
@@ -214,8 +214,8 @@ class TritonHost:
             if self.knows_rounding:
                 flags.append(bytes([tensor.is_rounded]))
             return [tensor.address, *sizes, *strides, *flags, *sizes, *strides]
-        made = _build_map(descriptor, tensor, self.arch) if tensor_map is None else tensor_map
-        return [made, *sizes, *strides]
+        descriptor_map = _build_map(descriptor, tensor, self.arch) if tensor_map is None else tensor_map
+        return [descriptor_map, *sizes, *strides]
 
 
 class DescribedTensor(NamedTuple):
@@ -243,9 +243,9 @@ def _read_tensor(parameter: TritonParameter, argument: Any, memory: Memory, inde
         return DescribedTensor(argument.address, argument.dims[::-1], (*strides[::-1], 1))
     base = unwrap_descriptor(argument)
     if not is_array(base):
-        wanted = "an array, a TensorDescriptor of Triton's, or a tensor map"
+        expected = "an array, a TensorDescriptor of Triton's, or a tensor map"
         raise TRITON_ARGUMENT.error(
-            index=index, name=parameter.name, shown=printed(argument), type=parameter.type, wanted=wanted
+            index=index, name=parameter.name, shown=printed(argument), type=parameter.type, wanted=expected
         )
     array = as_host_array(base)
     _require_elements(parameter, array.dtype, index)

@@ -88,9 +88,9 @@ def read_signature(
             values[name] = (defaults or {})[name]
         elif name not in values:
             problems.append(NO_VALUE.violation(name=name))
-    wanted = [name for name in names if name not in values and name not in always_constant]
+    typed_names = [name for name in names if name not in values and name not in always_constant]
     parameters = []
-    for name, written in _match_types(wanted, signature, names, problems).items():
+    for name, written in _match_types(typed_names, signature, names, problems).items():
         try:
             parameters.append(parse_parameter(name, written))
         except RuleError as error:

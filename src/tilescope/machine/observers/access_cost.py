@@ -137,22 +137,22 @@ class WarpRows(NamedTuple):
 def warp_rows(executions: Sequence[Execution]) -> WarpRows:
     """The warps of executions of one kind."""
     width = executions[0].kind.lanes
-    lanes = np.concatenate([one.lanes for one in executions])
-    addresses = np.concatenate([one.addresses for one in executions])
-    execution = np.repeat(np.arange(len(executions)), [len(one.lanes) for one in executions])
+    lanes = np.concatenate([execution.lanes for execution in executions])
+    addresses = np.concatenate([execution.addresses for execution in executions])
+    execution_of_lane = np.repeat(np.arange(len(executions)), [len(execution.lanes) for execution in executions])
     warps = lanes >> _WARP_SHIFT
     is_first = np.ones(len(lanes), np.bool_)
-    is_first[1:] = (warps[1:] != warps[:-1]) | (execution[1:] != execution[:-1])
+    is_first[1:] = (warps[1:] != warps[:-1]) | (execution_of_lane[1:] != execution_of_lane[:-1])
     starts = np.flatnonzero(is_first)
     if len(starts) * width == len(lanes):
-        return WarpRows(execution[starts], lanes[starts], addresses.reshape(-1, width), None)
+        return WarpRows(execution_of_lane[starts], lanes[starts], addresses.reshape(-1, width), None)
     row = np.cumsum(is_first) - 1
     column = lanes % WARP_LANES
     by_warp = np.repeat(addresses[starts][:, None], width, axis=1)
     by_warp[row, column] = addresses
     mask = np.zeros(by_warp.shape, np.bool_)
     mask[row, column] = True
-    return WarpRows(execution[starts], lanes[starts], by_warp, mask)
+    return WarpRows(execution_of_lane[starts], lanes[starts], by_warp, mask)
 
 
 @dataclass(slots=True)
@@ -188,7 +188,7 @@ class AccessCounter:
     def finish(self) -> None:
         """Count what waits."""
         for waiting in self._waiting.values():
-            self._count_together([one.execution for one in waiting], np.array([one.times for one in waiting]))
+            self._count_together([entry.execution for entry in waiting], np.array([entry.times for entry in waiting]))
         self._waiting.clear()
         self._last.clear()
         self._lanes_waiting = 0
@@ -197,7 +197,7 @@ class AccessCounter:
         rows = warp_rows(executions)
         counts = self.count(executions[0].kind, rows.addresses, rows.mask)
         times_of_row = times[rows.execution]
-        pcs = np.array([one.pc for one in executions])[rows.execution]
+        pcs = np.array([execution.pc for execution in executions])[rows.execution]
         places, lanes = _first_blocks(executions, rows)
         excess = counts.cost - counts.least
         # Of an instruction's rows the worst comes first, of equal ones the first of the grid.
@@ -222,12 +222,12 @@ class AccessCounter:
     def add_counts(self, other: AccessCounter) -> None:
         """Add what another counter has counted of other clusters of the launch."""
         other.finish()
-        for pc, counted in other.tallies.items():
+        for pc, other_tally in other.tallies.items():
             tally = self.tallies.setdefault(pc, Tally())
-            tally.cost += counted.cost
-            tally.least += counted.least
-            if tally.is_worse(counted.worst_excess, counted.worst_place):
-                tally.keep(counted.worst_excess, counted.worst_place, counted.worst)
+            tally.cost += other_tally.cost
+            tally.least += other_tally.least
+            if tally.is_worse(other_tally.worst_excess, other_tally.worst_place):
+                tally.keep(other_tally.worst_excess, other_tally.worst_place, other_tally.worst)
 
 
 class _FirstLane(NamedTuple):
@@ -239,7 +239,7 @@ class _FirstLane(NamedTuple):
 
 def _first_blocks(executions: Sequence[Execution], rows: WarpRows) -> tuple[npt.NDArray[np.int64], LaneNumbers]:
     """For each row the first block of its cluster, and its first lane in the cluster."""
-    wheres = [one.where for one in executions]
+    wheres = [execution.where for execution in executions]
     width = wheres[0].cluster_lanes
     starts = np.cumsum([0, *[len(where.first_blocks) for where in wheres[:-1]]])
     clusters = starts[rows.execution] + rows.first_lane // width
@@ -253,7 +253,7 @@ def _instance(execution: Execution, first: _FirstLane, rows: WarpRows, counts: W
     places: list[int | None] = rows.addresses[row].tolist()
     if rows.mask is not None:
         active = rows.mask[row].tolist()
-        places = [place if taken else None for place, taken in zip(places, active, strict=True)]
+        places = [place if is_active else None for place, is_active in zip(places, active, strict=True)]
     return Instance(
         execution.kind,
         int(counts.cost[row]),

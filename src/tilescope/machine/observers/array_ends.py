@@ -80,7 +80,9 @@ class ArrayEnds:
 def find_watched_reads(program: Program) -> WatchedReads | None:
     """The reads to watch; None if no read of the program can leave an array or a tile."""
     reads = find_array_reads(program)
-    has_operands = any(one is not None and one.name in ("wgmma", "tcgen05") for one in program.instructions)
+    has_operands = any(
+        instruction is not None and instruction.name in ("wgmma", "tcgen05") for instruction in program.instructions
+    )
     return WatchedReads(reads, has_operands) if has_operands or reads.loads else None
 
 
@@ -123,8 +125,8 @@ class _ClusterReads:
             return
         tensor_map = copy.tensor_map
         first = self._cluster.place(copy.smem_address)
-        known = self._tiles.get(first)
-        if known is not None and known.pc == event.pc:
+        previous = self._tiles.get(first)
+        if previous is not None and previous.pc == event.pc:
             return
         end = first + placement(tensor_map, walk(copy).rows, copy.smem_address).footprint_bytes
         covered = [tile.first for tile in self._tiles.values() if tile.first < end and first < tile.end]
@@ -168,14 +170,16 @@ class _ClusterReads:
 
     def _find_outside_tile(self, event: OperandRead, places: Addresses) -> PastEnd | None:
         start = event.rank * self._cluster.shared_stride + event.first_element
-        tile = next((one for one in self._tiles.values() if one.first <= start < one.end), None)
+        tile = next((candidate for candidate in self._tiles.values() if candidate.first <= start < candidate.end), None)
         if tile is None or not tile.row_bytes or (start - tile.first) // tile.row_bytes % _ATOM_ROWS == 0:
             return None
         beyond = places[places >= tile.end]
         if not len(beyond):
             return None
         place = int(beyond.min())
-        other = next((one for one in self._tiles.values() if one.first <= place < one.end), None)
+        other = next(
+            (candidate for candidate in self._tiles.values() if candidate.first <= place < candidate.end), None
+        )
         if other is None:
             return None
         block = self._cluster.block_index(event.rank)

@@ -52,15 +52,19 @@ class Traffic:
             return
         self.requests += requests
         self.bytes += requests * request_bytes
-        known = self.least_request_bytes
-        self.least_request_bytes = request_bytes if known is None else min(known, request_bytes)
+        least = self.least_request_bytes
+        self.least_request_bytes = request_bytes if least is None else min(least, request_bytes)
 
     def join(self, other: Traffic) -> None:
         """Add other copies."""
         self.boxes += other.boxes
         self.requests += other.requests
         self.bytes += other.bytes
-        least = [one for one in (self.least_request_bytes, other.least_request_bytes) if one is not None]
+        least = [
+            request_bytes
+            for request_bytes in (self.least_request_bytes, other.least_request_bytes)
+            if request_bytes is not None
+        ]
         self.least_request_bytes = min(least, default=None)
 
 

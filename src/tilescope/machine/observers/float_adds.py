@@ -32,18 +32,30 @@ _FLOATS = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"})
 
 def float_swaps(program: Program) -> frozenset[int]:
     """The atom.cas of a program that store a sum of floats."""
-    swaps = [pc for pc, one in enumerate(program.instructions) if one is not None and "cas" in one.modifiers]
+    swaps = [
+        pc
+        for pc, instruction in enumerate(program.instructions)
+        if instruction is not None and "cas" in instruction.modifiers
+    ]
     if not swaps:
         return frozenset()
-    adding = [pc for pc, one in enumerate(program.instructions) if one is not None and _adds_floats(one)]
+    adding = [
+        pc
+        for pc, instruction in enumerate(program.instructions)
+        if instruction is not None and _adds_floats(instruction)
+    ]
     sums = made_of(program, [number for pc in adding for number in program.targets[pc]])
     return frozenset(pc for pc in swaps if not sums.isdisjoint(program.registers_named[pc]))
 
 
 def adds_floats(program: Program) -> bool:
     """Whether atomics of a program may add floats."""
-    atomics = [one for one in program.instructions if one is not None and one.name in ("atom", "red")]
-    is_addition = any("add" in one.modifiers and not _FLOATS.isdisjoint(one.modifiers) for one in atomics)
+    atomics = [
+        instruction
+        for instruction in program.instructions
+        if instruction is not None and instruction.name in ("atom", "red")
+    ]
+    is_addition = any("add" in atomic.modifiers and not _FLOATS.isdisjoint(atomic.modifiers) for atomic in atomics)
     return is_addition or bool(program.fact(float_swaps))
 
 

@@ -132,8 +132,8 @@ def _is_power_of_two(distances: Offsets) -> npt.NDArray[np.bool_]:
 
 def _are_pitches(distances: Offsets, is_straight: npt.NDArray[np.bool_]) -> bool:
     """Whether the crooked distances are those of rows with one pitch: P, 2 P, 4 P."""
-    for own, own_straight in zip(distances, is_straight, strict=True):
-        pitches = own[~own_straight]
+    for row, straight in zip(distances, is_straight, strict=True):
+        pitches = row[~straight]
         if (pitches[1:] != 2 * pitches[:-1]).any():
             return False
     return True

@@ -42,10 +42,10 @@ class LastWriters:
 
     def at(self, address: int) -> LastWriter | None:
         """The last writer of the byte at an address; None if it was not written."""
-        found = self.writes.at(address)
-        if found is None:
+        write = self.writes.at(address)
+        if write is None:
             return None
-        stamp = unpack_stamp(found.stamp)
+        stamp = unpack_stamp(write.stamp)
         rank, thread = divmod(stamp.column % self.cluster_lanes, self.block_lanes)
         instruction = self.instructions[stamp.pc]
         assert instruction is not None  # the return at the end of a body writes nothing
@@ -53,6 +53,6 @@ class LastWriters:
             ptx_line=instruction.line,
             source_line=instruction.source_line,
             ptx_text=instruction.text,
-            block=block_index(self.first_blocks[found.cluster - 1], self.cluster, rank),
+            block=block_index(self.first_blocks[write.cluster - 1], self.cluster, rank),
             thread=thread,
         )

@@ -72,7 +72,9 @@ def _find_facts(program: Program) -> ProgramFacts:
 def _has_branches(program: Program) -> bool:
     """Whether some threads may take a branch, return or skip a barrier while others do not."""
     is_guarded = any(guard is not None for guard in program.guards)
-    return is_guarded or any(one is not None and one.name == "brx" for one in program.instructions)
+    return is_guarded or any(
+        instruction is not None and instruction.name == "brx" for instruction in program.instructions
+    )
 
 
 def _find_collectives(program: Program) -> dict[int, CollectiveKind]:
@@ -123,8 +125,11 @@ def _find_scopes(accesses: Sequence[AccessSemantics | None]) -> npt.NDArray[np.i
 
 def _has_tiles(program: Program) -> bool:
     """Whether TMA or a tensor core reads or writes shared memory."""
-    named = [one for one in program.instructions if one is not None]
-    return any(one.name in ("wgmma", "tcgen05") or (one.name == "cp" and "tensor" in one.modifiers) for one in named)
+    named = [instruction for instruction in program.instructions if instruction is not None]
+    return any(
+        instruction.name in ("wgmma", "tcgen05") or (instruction.name == "cp" and "tensor" in instruction.modifiers)
+        for instruction in named
+    )
 
 
 def observe(cluster: Cluster, watch: SmemWatch | None = None) -> None:

@@ -147,17 +147,17 @@ class OperandReads:
         mark = int(marks.tile_marks[(rank * marks.shape.shared_stride + first_element) // CHUNK_BYTES])
         if mark == _UNMARKED:
             return
-        asked = _Asked(shape.instruction, plain, mark)
-        if asked not in self._causes:
-            self._causes[asked] = mismatch_cause(shape.descriptor(plain), self._copies[mark - 1])
-        cause = self._causes[asked]
+        cause_key = _Asked(shape.instruction, plain, mark)
+        if cause_key not in self._causes:
+            self._causes[cause_key] = mismatch_cause(shape.descriptor(plain), self._copies[mark - 1])
+        cause = self._causes[cause_key]
         if cause is None:
             return
         block = marks.shape.block_index(rank)
-        found = Mismatch(cause, key, self._copies[mark - 1], start, block)
-        known = self.mismatches.setdefault((key, mark), found)
-        if found.place < known.place:  # the first of the grid is told, in whatever order they ran
-            self.mismatches[key, mark] = found
+        mismatch = Mismatch(cause, key, self._copies[mark - 1], start, block)
+        earliest = self.mismatches.setdefault((key, mark), mismatch)
+        if mismatch.place < earliest.place:  # the first of the grid is told, in whatever order they ran
+            self.mismatches[key, mark] = mismatch
 
 
 def forget_tiles(marks: SharedMarks, places: npt.NDArray[np.int64], size_bytes: int) -> None:

@@ -81,35 +81,39 @@ def read_moment(program: Program, at: str | int | None) -> Moment:
         return Moment(None, frozenset(), 1)
     number = plain_int(at)
     written = at if number is None else printed(number)
-    found = None
+    match = None
     if isinstance(written, str) and len(written) <= _MOST_CHARACTERS:
-        found = _PLACE.fullmatch(written)
-    if found is None or found["times"] == "0":
+        match = _PLACE.fullmatch(written)
+    if match is None or match["times"] == "0":
         raise SMEM_MOMENT.error(at=printed(at))
-    line = int(found["line"])
-    prefix = "" if found["file"] is None else f"{found['file']}:"
-    pcs = frozenset(_pcs_of(program, found["file"], line))
+    line = int(match["line"])
+    prefix = "" if match["file"] is None else f"{match['file']}:"
+    pcs = frozenset(_pcs_of(program, match["file"], line))
     if not pcs:
-        known = sorted(_lines_of(program, found["file"]))
-        if not known:
-            file = shortened(str(found["file"]), 40)
+        lines = sorted(_lines_of(program, match["file"]))
+        if not lines:
+            file = shortened(str(match["file"]), 40)
             raise NO_SOURCE.error(at=printed(at), file=file, first_line=min(_lines_of(program, None)))
-        nearest = min(known, key=lambda other: abs(other - line))
+        nearest = min(lines, key=lambda other: abs(other - line))
         raise NO_INSTRUCTION.error(at=printed(at), nearest=f"{prefix}{nearest}")
-    return Moment(f"{prefix or 'PTX line '}{line}", pcs, int(found["times"] or 1))
+    return Moment(f"{prefix or 'PTX line '}{line}", pcs, int(match["times"] or 1))
 
 
 def _pcs_of(program: Program, file: str | None, line: int) -> list[int]:
     """The instructions of a PTX line, or of a line of a file of the source."""
     if file is None:
-        return [pc for pc, one in enumerate(program.instructions) if one is not None and one.line == line]
+        return [
+            pc
+            for pc, instruction in enumerate(program.instructions)
+            if instruction is not None and instruction.line == line
+        ]
     return [pc for pc, places in _source_places(program).items() if (file, line) in places]
 
 
 def _lines_of(program: Program, file: str | None) -> set[int]:
     if file is None:
-        return {one.line for one in program.instructions if one is not None}
-    return {line for places in _source_places(program).values() for own, line in places if own == file}
+        return {instruction.line for instruction in program.instructions if instruction is not None}
+    return {line for places in _source_places(program).values() for source_file, line in places if source_file == file}
 
 
 def _source_places(program: Program) -> dict[int, set[tuple[str, int]]]:
@@ -166,12 +170,12 @@ class SmemWatch:
         if pc not in self.moment.pcs or cluster is None or self._snapshot is not None:
             return
         lanes = event.lanes
-        own = lanes[cluster.block_of_lane[lanes] == self._rank]
-        if not len(own):
+        block_lanes = lanes[cluster.block_of_lane[lanes] == self._rank]
+        if not len(block_lanes):
             return
         visits = self._visits.setdefault(pc, np.zeros(cluster.lane_count, np.int64))
-        visits[own] += 1
-        self.came = max(self.came, int(visits[own].max()))
+        visits[block_lanes] += 1
+        self.came = max(self.came, int(visits[block_lanes].max()))
         if self.came >= self.moment.times:
             self._snapshot = self._take_snapshot(cluster)
 
@@ -261,7 +265,7 @@ class WrittenCells:
             first = instructions[0]
             yield SmemWriter(
                 source_line=first.source_line,
-                ptx_lines=tuple(dict.fromkeys(one.line for one in instructions)),
+                ptx_lines=tuple(dict.fromkeys(instruction.line for instruction in instructions)),
                 ptx_text=first.text,
                 bytes=int((self._numbers == number).sum()) * self._cell_bytes,
             )
@@ -276,16 +280,16 @@ class WrittenCells:
         starts = [start, *(cell for cell in (np.flatnonzero(is_new) + 1).tolist() if cell > start)]
         for first, following in zip(starts, [*starts[1:], len(numbers)], strict=True):
             address = first * self._cell_bytes
-            held = content[address : following * self._cell_bytes]
-            if not len(held):
+            stretch = content[address : following * self._cell_bytes]
+            if not len(stretch):
                 continue
             is_written = numbers[first] != NOBODY
             yield SmemStretch(
                 address=address,
-                bytes=len(held),
+                bytes=len(stretch),
                 writer=int(numbers[first]) if is_written else None,
                 is_under_way=bool(is_under_way[first]),
-                content=held.tobytes().hex() if is_written else "",
+                content=stretch.tobytes().hex() if is_written else "",
             )
 
     def tiles(self, copies: Iterable[CopyRecord], maps: Sequence[AnyMap]) -> Iterator[SmemTile]:
@@ -313,7 +317,7 @@ class WrittenCells:
 def rank_of(block: BlockIndex, cluster: ClusterShape) -> int | None:
     """The rank of a block in a cluster; None if the cluster does not have the block."""
     extents = cluster.extents
-    x, y, z = (own - first for own, first in zip(block, cluster.first_block, strict=True))
+    x, y, z = (coord - first for coord, first in zip(block, cluster.first_block, strict=True))
     if not (0 <= x < extents[0] and 0 <= y < extents[1] and 0 <= z < extents[2]):
         return None
     return x + extents[0] * (y + extents[1] * z)

@@ -121,12 +121,12 @@ class StoreLog:
         if written is None:
             return {}
         words = load.places[:, None] + np.arange(load.size_bytes)
-        found = np.minimum(np.searchsorted(written.words, words), len(written.words) - 1)
+        positions = np.minimum(np.searchsorted(written.words, words), len(written.words) - 1)
         threads = (number * cluster.lane_count + load.lanes)[:, None]
-        is_by_others = (written.least_thread[found] != threads) | (written.greatest_thread[found] != threads)
+        is_by_others = (written.least_thread[positions] != threads) | (written.greatest_thread[positions] != threads)
         is_racing = np.isin(load.lanes, list(racing))[:, None]
-        is_changed = (written.words[found] == words) & is_by_others & is_racing
-        if is_changed.any() and not written.has_one_value[found][is_changed].all():
+        is_changed = (written.words[positions] == words) & is_by_others & is_racing
+        if is_changed.any() and not written.has_one_value[positions][is_changed].all():
             self.are_values_equal = False
         lanes = np.flatnonzero(is_changed.any(axis=1)).tolist()
         return dict.fromkeys(lanes, self._other_byte * load.size_bytes)

@@ -152,8 +152,8 @@ class ThreadTiles:
             return
         load = Access(marks.pc, pattern)
         box = _ReadBox(marks.pc, copy)
-        known = self._loads.get(box)
-        if known is None:
+        misfit = self._loads.get(box)
+        if misfit is None:
             rank, start = divmod(int(places[0]), marks.shape.shared_stride)
             block = marks.shape.block_index(rank)
             self._loads[box] = Misfit(
@@ -167,8 +167,10 @@ class ThreadTiles:
                 copy=copy,
                 is_packed=copy.is_packed,
             )
-        elif load not in known.accesses:
-            self._loads[box] = known._replace(pattern=_both(known.pattern, pattern), accesses=(*known.accesses, load))
+        elif load not in misfit.accesses:
+            self._loads[box] = misfit._replace(
+                pattern=_both(misfit.pattern, pattern), accesses=(*misfit.accesses, load)
+            )
 
     def _changes_in_place(self, marks: SharedMarks, places: Places) -> bool:
         """Whether threads update elements of TMA's tile in place: the layout of the tile is unchanged."""
@@ -276,14 +278,14 @@ class ThreadTiles:
 
     def _judge(self, seen: Misfit) -> None:
         """Keep a misfit; of equal ones that of the first block of the grid, in whatever order the blocks ran."""
-        own = BIT_OF_MODE.get(seen.said)
+        mode_bit = BIT_OF_MODE.get(seen.said)
         fitting = seen.pattern.straight
-        if own is None or not fitting or fitting & own:
+        if mode_bit is None or not fitting or fitting & mode_bit:
             return
-        pcs = tuple(one.pc for one in seen.accesses) if seen.copy is None else (seen.copy.pc,)
+        pcs = tuple(access.pc for access in seen.accesses) if seen.copy is None else (seen.copy.pc,)
         key = _MisfitKey(seen.kind, seen.pc, seen.said, seen.operand, pcs)
-        known = self.misfits.setdefault(key, seen)
-        if seen.place < known.place:
+        earliest = self.misfits.setdefault(key, seen)
+        if seen.place < earliest.place:
             self.misfits[key] = seen
 
     def _mark(self, marks: SharedMarks, lanes: LaneNumbers, places: Places) -> int:
@@ -309,19 +311,19 @@ class ThreadTiles:
         offsets = places % marks.shape.shared_stride if marks.shape.blocks > 1 else places
         offsets = offsets - (int(offsets.min()) & -PATTERN_BYTES)
         key = (offsets.tobytes(), groups)
-        known = self._patterns.get(key)
-        if known is not None:
-            return known
+        cached = self._patterns.get(key)
+        if cached is not None:
+            return cached
         self._patterns_seen[marks.pc] += 1
         if self._patterns_seen[marks.pc] > _PATTERNS_OF_AN_INSTRUCTION:
             return NO_PATTERN
-        found = NO_PATTERN
+        pattern = NO_PATTERN
         for group in groups:
-            found = lane_pattern(offsets.reshape(-1, group))
-            if found.straight:
+            pattern = lane_pattern(offsets.reshape(-1, group))
+            if pattern.straight:
                 break
-        self._patterns[key] = found
-        return found
+        self._patterns[key] = pattern
+        return pattern
 
     def _stores_of(self, marks: tuple[int, ...]) -> tuple[Access, ...]:
         return tuple(sorted(self._stores[mark - 1] for mark in marks))
@@ -329,27 +331,27 @@ class ThreadTiles:
     def _pattern_of(self, marks: tuple[int, ...]) -> LanePattern:
         """How the lanes of several stores go: each store for itself, and all of them together where that says more."""
         stores = [self._stores[mark - 1] for mark in marks]
-        found = stores[0].pattern
+        pattern = stores[0].pattern
         for store in stores[1:]:
-            found = _both(found, store.pattern)
+            pattern = _both(pattern, store.pattern)
         sizes = {(store.pattern.lanes, len(self._places[mark - 1])) for store, mark in zip(stores, marks, strict=True)}
         is_whole = len(marks) & (len(marks) - 1) == 0 and len(sizes) == 1
-        if found.is_clear or len(marks) > _JOINT_STORES or not is_whole:
-            return found
-        return _narrow(found, self._joint_pattern(marks))
+        if pattern.is_clear or len(marks) > _JOINT_STORES or not is_whole:
+            return pattern
+        return _narrow(pattern, self._joint_pattern(marks))
 
     def _joint_pattern(self, marks: tuple[int, ...]) -> LanePattern:
         """The pattern of stores one after another: the number of a store is another number of lanes."""
         ordered = sorted(marks, key=lambda mark: self._stores[mark - 1].pc)
         places = [self._places[mark - 1] for mark in ordered]
-        base = min(int(own[0]) for own in places) & -PATTERN_BYTES
-        key = (*ordered, *(int(own[0]) - base for own in places))
-        known = self._joint.get(key)
-        if known is None:
+        base = min(int(store_places[0]) for store_places in places) & -PATTERN_BYTES
+        key = (*ordered, *(int(store_places[0]) - base for store_places in places))
+        pattern = self._joint.get(key)
+        if pattern is None:
             lanes = self._stores[marks[0] - 1].pattern.lanes
-            offsets = np.concatenate([own.reshape(-1, lanes) for own in places], axis=1)
-            known = self._joint[key] = lane_pattern(offsets)
-        return known
+            offsets = np.concatenate([store_places.reshape(-1, lanes) for store_places in places], axis=1)
+            pattern = self._joint[key] = lane_pattern(offsets)
+        return pattern
 
 
 def forget_stores(marks: SharedMarks, address: int, size_bytes: int) -> None:

@@ -60,15 +60,15 @@ class Acts(WarpBarriers):
 
     def _add_access(self, row: Access) -> None:
         key = (id(row.lanes), id(row.addresses), row.size_bytes, row.how == "agreed")
-        found = self._split.get(key)
-        if found is None:
-            found = self._by_warp(row)
+        touches = self._split.get(key)
+        if touches is None:
+            touches = self._by_warp(row)
             if row.how == "agreed":
-                found = self._split_agreed(found)
-            self._split[key] = found
+                touches = self._split_agreed(touches)
+            self._split[key] = touches
         if self._shared_with_data and row.how != "read":
             self._end_barriers_under(int(row.lanes[0]) // WARP_LANES, row.pc, row.addresses, row.size_bytes)
-        for warp, touch in found:
+        for warp, touch in touches:
             how = "write" if len(touch.warps) == 1 else row.how
             self._touch(warp, row.pc, touch._replace(how=how, unseen=self._unseen_barriers(warp, row.lanes)))
 
@@ -104,10 +104,10 @@ class Acts(WarpBarriers):
         if row.unit == "wgmma":
             return True
         issuers = self._issuers[row.unit].get(warp, set())
-        came = issuers & set(row.lanes.tolist())
-        if came and came != issuers:
+        participants = issuers & set(row.lanes.tolist())
+        if participants and participants != issuers:
             raise CannotSayError(f"groups of {row.unit} that threads of one warp count apart from each other", row.pc)
-        return bool(came)
+        return bool(participants)
 
     def _add_copies(self, copies: list[CopyIssued]) -> None:
         """A copy, of a multicast with all blocks that receive it."""
@@ -121,11 +121,11 @@ class Acts(WarpBarriers):
             return
         if record.kind != "load":
             raise CannotSayError("a reduction into shared memory", row.pc)
-        barriers = {self._barrier(one.record.barrier or 0, row.pc) for one in copies}
-        ranks = [one.record.shared_address >> SHARED_RANK_SHIFT for one in copies]
-        told = [(one.record.barrier or 0) >> SHARED_RANK_SHIFT for one in copies]
-        of_even_blocks = told == [rank - rank % 2 for rank in ranks]
-        if len(barriers) > 1 or (told != ranks and not of_even_blocks and len(set(told)) > 1):
+        barriers = {self._barrier(copy.record.barrier or 0, row.pc) for copy in copies}
+        ranks = [copy.record.shared_address >> SHARED_RANK_SHIFT for copy in copies]
+        barrier_ranks = [(copy.record.barrier or 0) >> SHARED_RANK_SHIFT for copy in copies]
+        of_even_blocks = barrier_ranks == [rank - rank % 2 for rank in ranks]
+        if len(barriers) > 1 or (barrier_ranks != ranks and not of_even_blocks and len(set(barrier_ranks)) > 1):
             raise CannotSayError("a copy that tells mbarriers of other blocks than it fills", row.pc)
         if cells is None:
             return
@@ -136,8 +136,8 @@ class Acts(WarpBarriers):
         mask = sum(1 << rank for rank in ranks)
         is_own = ranks == [self._rank(warp)]
         arguments: list[tuple[str, Written]] = [("by", "tma" if row.tensor_copy is not None else "bulk")]
-        if told != ranks:
-            arguments.append(("barrier_rank", told[0] if len(set(told)) == 1 else "rank - rank % 2"))
+        if barrier_ranks != ranks:
+            arguments.append(("barrier_rank", barrier_ranks[0] if len(set(barrier_ranks)) == 1 else "rank - rank % 2"))
         self._do(
             warp,
             Act(
@@ -155,14 +155,14 @@ class Acts(WarpBarriers):
 
 def _issuers(rows: Iterable[Row]) -> dict[str, dict[int, set[int]]]:
     """The lanes of every warp that issue what is waited for by groups."""
-    found: dict[str, dict[int, set[int]]] = {"cp.async": defaultdict(set), "bulk": defaultdict(set)}
+    issuers: dict[str, dict[int, set[int]]] = {"cp.async": defaultdict(set), "bulk": defaultdict(set)}
     for row in rows:
         if isinstance(row, Access) and row.how == "cp.async":
             for lane in row.lanes.tolist():
-                found["cp.async"][lane // WARP_LANES].add(lane)
+                issuers["cp.async"][lane // WARP_LANES].add(lane)
         elif isinstance(row, CopyIssued) and row.record.barrier is None:
-            found["bulk"][row.lane // WARP_LANES].add(row.lane)
-    return found
+            issuers["bulk"][row.lane // WARP_LANES].add(row.lane)
+    return issuers
 
 
 def _is_same_multicast(copies: list[CopyIssued], row: Row) -> bool:
@@ -170,15 +170,15 @@ def _is_same_multicast(copies: list[CopyIssued], row: Row) -> bool:
     if not isinstance(row, CopyIssued) or row.record.barrier is None:
         return False
     first = copies[0].record
-    own = row.record
+    record = row.record
     is_alike = (first.pc, first.lane, first.coords, first.other_address) == (
-        own.pc,
-        own.lane,
-        own.coords,
-        own.other_address,
+        record.pc,
+        record.lane,
+        record.coords,
+        record.other_address,
     )
-    is_same_place = (first.shared_address ^ own.shared_address) & SHARED_OFFSET_MASK == 0
-    return is_alike and is_same_place and own.shared_address > copies[-1].record.shared_address
+    is_same_place = (first.shared_address ^ record.shared_address) & SHARED_OFFSET_MASK == 0
+    return is_alike and is_same_place and record.shared_address > copies[-1].record.shared_address
 
 
 _ADDING: dict[type[object], Callable[[Acts, Any], None]] = {

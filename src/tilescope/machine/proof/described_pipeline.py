@@ -87,13 +87,13 @@ class _Description:
 
     def _written_pieces(self) -> set[tuple[int, int]]:
         """Pieces that somebody fills, by block."""
-        found = set()
-        for warp, made in self.acts.of_warp.items():
-            for act in made:
+        pieces = set()
+        for warp, warp_acts in self.acts.of_warp.items():
+            for act in warp_acts:
                 written = act.cells if act.op in _WRITES else act.into
                 if written is not None:
-                    found |= set(product(self._ranks(warp, act), self.pieces.of(written)))
-        return found
+                    pieces |= set(product(self._ranks(warp, act), self.pieces.of(written)))
+        return pieces
 
     def _ranks(self, warp: int, act: Act) -> list[int]:
         if act.mask is None:
@@ -102,21 +102,21 @@ class _Description:
 
     def _sharing_warps(self) -> dict[int, list[int]]:
         """The warps, in their blocks, that write a piece as others may at the same time: by atomics, or all the same."""
-        found: dict[int, list[int]] = defaultdict(list)
-        for warp, made in self.acts.of_warp.items():
+        sharing: dict[int, list[int]] = defaultdict(list)
+        for warp, warp_acts in self.acts.of_warp.items():
             in_block = warp % self.acts.block_warps
-            shared = {act.cells for act in made if act.op in ("atomic", "agreed") and act.cells is not None}
+            shared = {act.cells for act in warp_acts if act.op in ("atomic", "agreed") and act.cells is not None}
             pieces = set(chain.from_iterable(self.pieces.of(cells) for cells in shared))
             for piece in sorted(pieces):
-                if in_block not in found[piece]:
-                    found[piece].append(in_block)
-        return found
+                if in_block not in sharing[piece]:
+                    sharing[piece].append(in_block)
+        return sharing
 
     def _slot_names(self) -> list[Named]:
         """Names of the pieces; those that warps may write at the same time have parts, and no stages."""
         uses: dict[int, set[tuple[int, str]]] = defaultdict(set)
-        for warp, made in self.acts.of_warp.items():
-            touched = {(act.op, act.cells) for act in made} | {("into", act.into) for act in made}
+        for warp, warp_acts in self.acts.of_warp.items():
+            touched = {(act.op, act.cells) for act in warp_acts} | {("into", act.into) for act in warp_acts}
             for op, cells in touched:
                 if cells is not None:
                     for piece in self.pieces.of(cells):
@@ -141,8 +141,8 @@ class _Description:
     def _barrier_names(self) -> list[Named]:
         """Names of the barriers: those that count bytes are called full, those that their copiers wait for empty."""
         uses: dict[int, set[tuple[int, str]]] = defaultdict(set)
-        for warp, made in self.acts.of_warp.items():
-            for act in made:
+        for warp, warp_acts in self.acts.of_warp.items():
+            for act in warp_acts:
                 if act.barrier is not None and act.op != "init":
                     uses[act.barrier].add((warp, act.op))
         copiers = {warp for of_barrier in uses.values() for warp, op in of_barrier if op == "copy"}
@@ -167,7 +167,7 @@ class _Description:
     def _used_before_all_are_ready(self) -> set[int]:
         """Barriers that cannot be initialised together: one is used before the last is made, or made again, or by several warps."""
         of_warp = self.acts.of_warp
-        inits = [(warp, act) for warp, made in of_warp.items() for act in made if act.op == "init"]
+        inits = [(warp, act) for warp, warp_acts in of_warp.items() for act in warp_acts if act.op == "init"]
         makers = {(warp // self.acts.block_warps, warp) for warp, _ in inits}
         made_in_block = {(warp // self.acts.block_warps, act.barrier) for warp, act in inits}
         if len(makers) > len({block for block, _ in makers}) or len(made_in_block) < len(inits):
@@ -178,11 +178,11 @@ class _Description:
 
     def _initialise_together(self) -> None:
         """One init for all stages of a name, where the last of them was initialised."""
-        for warp, made in self.acts.of_warp.items():
-            name_of = {place: self._staged_init(act) for place, act in enumerate(made)}
+        for warp, warp_acts in self.acts.of_warp.items():
+            name_of = {place: self._staged_init(act) for place, act in enumerate(warp_acts)}
             last = {name: place for place, name in name_of.items()}
             self.acts.of_warp[warp] = [
-                act for place, act in enumerate(made) if not name_of[place] or last[name_of[place]] == place
+                act for place, act in enumerate(warp_acts) if not name_of[place] or last[name_of[place]] == place
             ]
 
     def _staged_init(self, act: Act) -> str:
@@ -232,14 +232,14 @@ class _Description:
 
     def _steps_of_warps(self) -> dict[int, tuple[Step, ...]]:
         """The steps of every warp; tiles are counted in the order of the run."""
-        made = [
+        ordered = [
             (act.order, warp, place, act) for warp, acts in self.acts.of_warp.items() for place, act in enumerate(acts)
         ]
-        made.sort(key=lambda row: row[:3])
+        ordered.sort(key=lambda row: row[:3])
         tiles: Tiles = {}
         copies: dict[tuple[int, int], int] = defaultdict(int)
         steps: dict[int, dict[int, list[Step]]] = {warp: {} for warp in self.acts.of_warp}
-        for _, warp, place, act in made:
+        for _, warp, place, act in ordered:
             steps[warp][place] = list(self._describe_act(warp, act, tiles, copies))
         return {
             warp: tuple(step for place in sorted(by_place) for step in by_place[place])
@@ -271,12 +271,12 @@ class _Description:
 
     def _name_pieces(self, warp: int, act: Act, piece: int) -> list[str]:
         parts = self._parts(piece)
-        own = warp % self.acts.block_warps
+        in_block = warp % self.acts.block_warps
         sharing = dict(zip(self.sharing_warps.get(piece, ()), parts, strict=False))
-        if act.op == "atomic" or (act.op == "agreed" and own != act.warps[0]):
-            return [sharing[own]]
+        if act.op == "atomic" or (act.op == "agreed" and in_block != act.warps[0]):
+            return [sharing[in_block]]
         if act.op == "agreed":  # the first of them fills the parts of those that do not write
-            return [part for sharer, part in sharing.items() if sharer == own or sharer not in act.warps]
+            return [part for sharer, part in sharing.items() if sharer == in_block or sharer not in act.warps]
         return parts
 
     def _tensor_work(self, warp: int, act: Act, pieces: Sequence[int], tiles: Tiles) -> Iterator[Step]:
@@ -308,12 +308,12 @@ class _Description:
         for piece in pieces:
             if (rank, piece) not in self.written:
                 continue
-            held = tiles.get((rank, piece))
-            if held is not None and held.barrier in act.unseen:
+            content = tiles.get((rank, piece))
+            if content is not None and content.barrier in act.unseen:
                 raise CannotSayError(
                     "threads read what others of their warp have waited for, without bar.warp.sync", act.pc
                 )
-            by_tile[None if held is None or act.op == "store" else held.tile] += self._parts(piece)
+            by_tile[None if content is None or act.op == "store" else content.tile] += self._parts(piece)
         return by_tile
 
     def _copy(
@@ -342,8 +342,8 @@ class _Description:
                 arguments = dict(act.arguments)
                 if share % CHUNK_BYTES and arguments["by"] == "bulk":  # a step of a bulk copy moves whole chunks
                     arguments["by"] = "tma"
-                made = (("bytes", share), *arguments.items(), ("tile", tile))
-                yield self._step(act._replace(arguments=made), name)
+                part_arguments = (("bytes", share), *arguments.items(), ("tile", tile))
+                yield self._step(act._replace(arguments=part_arguments), name)
 
     def _step(self, act: Act, target: str | tuple[str, ...] | None = None) -> Step:
         """The step of an act; equal ones are one object, which is read once."""
@@ -361,18 +361,18 @@ class _Description:
                 arguments["scope"] = "cta"
         place = self.recorded.place(act.pc)
         key = (act.op, acted_on, tuple(arguments.items()), place)
-        known = self.steps.get(key)
-        if known is None:
-            known = Step(act.op, acted_on, arguments, at=place)
-            self.steps[key] = known
-        return known
+        step = self.steps.get(key)
+        if step is None:
+            step = Step(act.op, acted_on, arguments, at=place)
+            self.steps[key] = step
+        return step
 
     def _roles(self, steps: dict[int, tuple[Step, ...]]) -> tuple[Role, ...]:
         """Warps that did the same in one block are instances of a role; blocks that did the same share it."""
         block_warps = self.acts.block_warps
         alike: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)  # (block, steps): warps of the block
-        for warp, made in steps.items():
-            alike[warp // block_warps, tuple(map(id, made))].append(warp % block_warps)
+        for warp, warp_steps in steps.items():
+            alike[warp // block_warps, tuple(map(id, warp_steps))].append(warp % block_warps)
         shared: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)  # (steps, warps): blocks
         for (block, made_by), made_there in alike.items():
             shared[made_by, tuple(made_there)].append(block)

@@ -30,8 +30,8 @@ class _Turn(NamedTuple):
     @property
     def counted(self) -> str:
         """The stage, before it is taken modulo the stages."""
-        moved = COUNTER if self.step == 1 else f"{self.step} * {COUNTER}"
-        return moved if self.first == 0 else f"({moved} + {self.first})"
+        stage = COUNTER if self.step == 1 else f"{self.step} * {COUNTER}"
+        return stage if self.first == 0 else f"({stage} + {self.first})"
 
     def rounds(self, number: int) -> int:
         """How often it has gone round when the counter has a value."""
@@ -61,12 +61,12 @@ def fold_steps(steps: Sequence[Step], stages: Mapping[str, int]) -> tuple[Step |
     result: list[Step | Loop] = []
     place = 0
     while place < len(steps):
-        found = _longest_loop(steps, forms, place, stages)
-        if found is None:
+        longest = _longest_loop(steps, forms, place, stages)
+        if longest is None:
             result.append(steps[place])
             place += 1
         else:
-            loop, length = found
+            loop, length = longest
             result.append(loop)
             place += length
     return tuple(result)
@@ -97,11 +97,11 @@ def _longest_loop(
         rounds = _rounds(forms, place, length)
         if rounds < _LEAST_ROUNDS or (best is not None and rounds * length <= best[1]):
             continue
-        made = _loop(
+        loop = _loop(
             [steps[place + length * number : place + length * (number + 1)] for number in range(rounds)], stages
         )
-        if made is not None:
-            best = (made, rounds * length)
+        if loop is not None:
+            best = (loop, rounds * length)
     return best
 
 
@@ -116,13 +116,13 @@ def _rounds(forms: Sequence[int], place: int, length: int) -> int:
 
 def _loop(rounds: Sequence[Sequence[Step]], stages: Mapping[str, int]) -> Loop | None:
     """The loop of some rounds; None where their numbers follow no rule."""
-    made = []
+    steps = []
     for same in zip(*rounds, strict=True):
         step = _general(same, stages)
         if step is None:
             return None
-        made.append(step)
-    return Loop(COUNTER, len(rounds), tuple(made))
+        steps.append(step)
+    return Loop(COUNTER, len(rounds), tuple(steps))
 
 
 def _general(same: Sequence[Step], stages: Mapping[str, int]) -> Step | None:
@@ -133,7 +133,7 @@ def _general(same: Sequence[Step], stages: Mapping[str, int]) -> Step | None:
     turns: list[_Turn] = []
     targets: list[Written] = []
     for column in zip(*(step.targets for step in same), strict=True):
-        target = _reference([str(one) for one in column], stages, turns)
+        target = _reference([str(entry) for entry in column], stages, turns)
         if target is None:
             return None
         targets.append(target if isinstance(column[0], str) else column[0])
@@ -157,10 +157,10 @@ def _general(same: Sequence[Step], stages: Mapping[str, int]) -> Step | None:
 
 def _reference(written: Sequence[str], stages: Mapping[str, int], turns: list[_Turn]) -> str | None:
     """A reference for all rounds; how its stage goes round is noted."""
-    if all(one == written[0] for one in written):
+    if all(entry == written[0] for entry in written):
         return written[0]
     name, _ = reference("reference", written[0])
-    indices = [int(reference("reference", one)[1]) for one in written]
+    indices = [int(reference("reference", entry)[1]) for entry in written]
     count = stages.get(name, 1)
     turn = _Turn(indices[0], (indices[1] - indices[0]) % count, count)
     if any((turn.first + turn.step * number) % count != index for number, index in enumerate(indices)):
@@ -175,14 +175,14 @@ def _number(values: Sequence[int], turns: Sequence[_Turn], *, is_parity: bool) -
     if all(value == first for value in values):
         return first
     for turn in (*turns, _Turn(0, 1, 1)):
-        counted = f"{turn.counted} / {turn.stages}" if turn.stages > 1 else turn.counted
+        round_number = f"{turn.counted} / {turn.stages}" if turn.stages > 1 else turn.counted
         rounds = [turn.rounds(number) for number in range(len(values))]
         if is_parity:
             flip = (first ^ rounds[0]) & 1
             if all((count & 1) ^ flip == value for count, value in zip(rounds, values, strict=True)):
-                return f"{counted} % 2 ^ 1" if flip else f"{counted} % 2"
+                return f"{round_number} % 2 ^ 1" if flip else f"{round_number} % 2"
         elif all(count - rounds[0] == value - first for count, value in zip(rounds, values, strict=True)):
-            more = first - rounds[0]
-            sign = "-" if more < 0 else "+"
-            return counted if more == 0 else f"{counted} {sign} {abs(more)}"
+            offset = first - rounds[0]
+            sign = "-" if offset < 0 else "+"
+            return round_number if offset == 0 else f"{round_number} {sign} {abs(offset)}"
     return None

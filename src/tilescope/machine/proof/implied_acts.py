@@ -34,7 +34,7 @@ def _cells_of(acts: Acts, operations: Collection[str]) -> frozenset[int]:
 def _groups(acts: Acts) -> Iterator[tuple[int, ...]]:
     """The warps of every warpgroup that multiplies."""
     of_warp = acts.of_warp
-    multiplying = {warp for warp, made in of_warp.items() if any(_is_wgmma(act) for act in made)}
+    multiplying = {warp for warp, warp_acts in of_warp.items() if any(_is_wgmma(act) for act in warp_acts)}
     for first in range(0, len(of_warp), WARPGROUP_WARPS):
         warps = tuple(range(first, first + WARPGROUP_WARPS))
         if multiplying.issuperset(warps):
@@ -71,9 +71,9 @@ def _fence_cp_async(acts: Acts) -> None:
         both = sets.union(read)
         if sets.without(both, sets.union(written)) != both:
             return
-    for warp, made in of_warp.items():
+    for warp, warp_acts in of_warp.items():
         fenced: list[Act] = []
-        for act in made:
+        for act in warp_acts:
             if act.op == "multiply":
                 fenced.append(_fence_before(act))
             fenced.append(act)
@@ -84,9 +84,9 @@ def _fence_tensor_memory(acts: Acts) -> None:
     """Triton's kernels have no fences of tcgen05, and barriers order all the same: where there are none, none is asked for."""
     if any(act.op == "fence" and act.target == "tcgen05.before" for act in acts.all_acts()):
         return
-    for warp, made in acts.of_warp.items():
+    for warp, warp_acts in acts.of_warp.items():
         fenced: list[Act] = []
-        for act in made:
+        for act in warp_acts:
             touches = act.into is not None or (act.cells is not None and _touches_tensor_memory(acts, act.cells))
             if touches:
                 fenced.append(Act("fence", act.pc, act.order, target="tcgen05.after"))
@@ -125,7 +125,7 @@ def _equal_rounds(of_warp: dict[int, list[Act]], warps: Sequence[int]) -> list[b
     kinds_of_warps = []
     for warp in warps:
         rounds = _rounds(of_warp[warp])
-        kinds_of_warps.append([[act.kind for act in made] for made in rounds])
+        kinds_of_warps.append([[act.kind for act in round_acts] for round_acts in rounds])
     same_round = zip(*kinds_of_warps, strict=False)
     return [all(kinds == of_all[0] for kinds in of_all) for of_all in same_round]
 

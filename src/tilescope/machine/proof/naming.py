@@ -49,44 +49,44 @@ def runs(placed: Sequence[Placed]) -> list[list[int]]:
     >>> runs([Placed(0, "full"), Placed(8, "full"), Placed(16, "empty"), Placed(24, "empty"), Placed(32, None)])
     [[0, 1], [2, 3], [4]]
     """
-    alike: dict[Hashable, list[int]] = defaultdict(list)
-    found: list[list[int]] = []
+    numbers_of_use: dict[Hashable, list[int]] = defaultdict(list)
+    groups: list[list[int]] = []
     for number, row in enumerate(placed):
         if row.use is None:
-            found.append([number])
+            groups.append([number])
         else:
-            alike[row.use].append(number)
-    for numbers in alike.values():
+            numbers_of_use[row.use].append(number)
+    for numbers in numbers_of_use.values():
         left = sorted(numbers, key=lambda number: placed[number].offset)
         while left:
-            taken = _even_steps([placed[number].offset for number in left])
-            found.append(left[:taken])
-            left = left[taken:]
-    return sorted(found, key=lambda run: placed[run[0]].offset)
+            length = _even_steps([placed[number].offset for number in left])
+            groups.append(left[:length])
+            left = left[length:]
+    return sorted(groups, key=lambda run: placed[run[0]].offset)
 
 
 def _even_steps(offsets: Sequence[int]) -> int:
     """How many of the first offsets have equal distances."""
-    taken = min(2, len(offsets))
-    while taken < min(len(offsets), MAX_STAGES) and offsets[taken] - offsets[taken - 1] == offsets[1] - offsets[0]:
-        taken += 1
-    return taken
+    count = min(2, len(offsets))
+    while count < min(len(offsets), MAX_STAGES) and offsets[count] - offsets[count - 1] == offsets[1] - offsets[0]:
+        count += 1
+    return count
 
 
 def named(placed: Sequence[Placed], kinds: Sequence[str], variables: Sequence[SharedVariable]) -> list[Named]:
     """A name for everything: its variable's, or its kind where no other has it, or its kind and its address."""
-    found: dict[int, Named] = {}
+    names: dict[int, Named] = {}
     together = runs(placed)
-    often = Counter(kinds[run[0]] for run in together)
+    run_counts = Counter(kinds[run[0]] for run in together)
     for run in together:
         first = placed[run[0]].offset
         kind = kinds[run[0]]
         name = variable_name(first, variables)
         if name is None:
-            name = kind if often[kind] == 1 else f"{kind}_{first:#x}"
+            name = kind if run_counts[kind] == 1 else f"{kind}_{first:#x}"
         for stage, number in enumerate(run):
-            found[number] = Named(name, stage, len(run))
-    return [found[number] for number in range(len(placed))]
+            names[number] = Named(name, stage, len(run))
+    return [names[number] for number in range(len(placed))]
 
 
 def variable_name(offset: int, variables: Sequence[SharedVariable]) -> str | None:
@@ -107,5 +107,5 @@ def plain_name(name: str) -> str:
     >>> plain_name("_ZZ4ringE4full"), plain_name("global_smem"), plain_name("rank")
     ('full', 'global_smem', 'rank_')
     """
-    own = name_in_program(name)
-    return f"{own}_" if own in SELF_NAMES else own
+    variable = name_in_program(name)
+    return f"{variable}_" if variable in SELF_NAMES else variable

@@ -26,7 +26,7 @@ TENSOR_CELL_LANES = 16  # of one column: no instruction but cp.4x256b touches le
 def tensor_cells(places: CellNumbers) -> CellNumbers:
     """The position of cells of tensor memory among those of shared memory; `places` are lane * 512 + column.
 
-    >>> [hex(one) for one in tensor_cells(np.array([0, 512, 1, 16 * 512]))]
+    >>> [hex(cell) for cell in tensor_cells(np.array([0, 512, 1, 16 * 512]))]
     ['0x40000', '0x40010', '0x42000']
     """
     lanes, columns = np.divmod(places, TMEM_COLUMNS)
@@ -79,11 +79,11 @@ class CellSets:
         """The set of all cells of some sets."""
         if len(numbers) == 1:
             return next(iter(numbers))
-        known = self._unions.get(numbers)
-        if known is None:
-            known = self.number(np.unique(np.concatenate([self.sets[number] for number in sorted(numbers)])))
-            self._unions[numbers] = known
-        return known
+        union = self._unions.get(numbers)
+        if union is None:
+            union = self.number(np.unique(np.concatenate([self.sets[number] for number in sorted(numbers)])))
+            self._unions[numbers] = union
+        return union
 
     def without(self, number: int, taken: int) -> int | None:
         """The set without the cells of another; None where nothing is left."""
@@ -125,11 +125,11 @@ class Pieces:
 
     def of(self, number: int) -> tuple[int, ...]:
         """The pieces of a set."""
-        found = self._of_set.get(number)
-        if found is None:
-            found = tuple(np.unique(self._piece_of_cell[self.sets.sets[number]]).tolist())
-            self._of_set[number] = found
-        return found
+        pieces = self._of_set.get(number)
+        if pieces is None:
+            pieces = tuple(np.unique(self._piece_of_cell[self.sets.sets[number]]).tolist())
+            self._of_set[number] = pieces
+        return pieces
 
     def first_byte(self, piece: int) -> int:
         """Where a piece begins."""
@@ -142,10 +142,10 @@ class Pieces:
 
 def _split(labels: CellNumbers, sizes: list[int], cells: CellNumbers) -> None:
     """Give the cells of a set labels that no other cell has: classes that are inside it keep theirs."""
-    held = labels[cells]
-    found, inverse, counts = np.unique(held, return_inverse=True, return_counts=True)
-    renamed = found.copy()
-    for place, (label, count) in enumerate(zip(found.tolist(), counts.tolist(), strict=True)):
+    old_labels = labels[cells]
+    distinct, inverse, counts = np.unique(old_labels, return_inverse=True, return_counts=True)
+    renamed = distinct.copy()
+    for place, (label, count) in enumerate(zip(distinct.tolist(), counts.tolist(), strict=True)):
         if label >= 0 and sizes[label] == count:
             continue
         if label >= 0:

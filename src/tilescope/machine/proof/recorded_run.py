@@ -94,9 +94,9 @@ def require_no_flags(recorded: Recorded, log: Recorder) -> None:
 
 def require_releases(recorded: Recorded, acts: Acts) -> None:
     """Refuse arrivals at mbarriers that are .relaxed, behind which a warp's accesses are not known: no step says that."""
-    for made in acts.of_warp.values():
+    for warp_acts in acts.of_warp.values():
         has_touched = False
-        for act in made:
+        for act in warp_acts:
             if act.op in ("arrive", "expect") and "relaxed" in recorded.words(act.pc) and has_touched:
                 raise CannotSayError("an arrival that is .relaxed, behind accesses to shared memory", act.pc)
             if act.op in ("sync", "cluster"):

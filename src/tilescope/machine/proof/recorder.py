@@ -122,12 +122,12 @@ def _extend(ranges: dict[int, _Range], pc: int, addresses: Addresses, size_bytes
         return
     start = int(addresses.min())
     end = int(addresses.max()) + size_bytes
-    known = ranges.get(pc)
-    if known is None:
+    covered = ranges.get(pc)
+    if covered is None:
         ranges[pc] = _Range(start, end)
     else:
-        known.start = min(known.start, start)
-        known.end = max(known.end, end)
+        covered.start = min(covered.start, start)
+        covered.end = max(covered.end, end)
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class Recorder:
         self.exists = cluster.exists
         self.first_block = cluster.first_block
         self.shared_end = cluster.shared_end
-        kept = (
+        event_types = (
             MbarrierArrive,
             CpAsyncArriveIssued,
             GroupCommit,
@@ -171,7 +171,7 @@ class Recorder:
             TmemCommit,
             MemoryFence,
         )
-        handlers: dict[type, Handler] = dict.fromkeys(kept, self._add)
+        handlers: dict[type, Handler] = dict.fromkeys(event_types, self._add)
         return handlers | {
             Load: self._load,
             Store: self._store,
@@ -228,10 +228,10 @@ class Recorder:
     def _pattern_of(self, addresses: Addresses) -> _Pattern:
         """The same addresses, held once for all rows."""
         content = addresses.tobytes()
-        kept = self._patterns.get(content)
-        if kept is None:
-            kept = self._patterns[content] = _Pattern(addresses.copy())
-        return kept
+        pattern = self._patterns.get(content)
+        if pattern is None:
+            pattern = self._patterns[content] = _Pattern(addresses.copy())
+        return pattern
 
     def _load(self, event: Load) -> None:
         if event.access is None:
@@ -287,10 +287,10 @@ class Recorder:
         if event.is_by_threads:
             self._refuse(event.pc, event.reason)
             return
-        own = event.barrier >> SHARED_RANK_SHIFT << SHARED_RANK_SHIFT
-        (start,) = cluster.places(np.array([own])).tolist()
+        block_start = event.barrier >> SHARED_RANK_SHIFT << SHARED_RANK_SHIFT
+        (start,) = cluster.places(np.array([block_start])).tolist()
         (lane,) = event.lanes.tolist()
-        address = own + int(event.places[0]) - start
+        address = block_start + int(event.places[0]) - start
         record = CopyRecord(event.pc, self.first_block, lane, "load", event.size_bytes, address, event.barrier)
         self._add(CopyIssued(event.pc, lane, record, None, None, is_reduction=False, barrier=event.barrier, group=0))
 
@@ -328,8 +328,8 @@ class Recorder:
 
     def _makers_among(self, lanes: LaneNumbers) -> list[int]:
         """The lanes whose mbarrier.init no fence had covered; from now on one does."""
-        own = [address for address, maker in self._unreleased.items() if maker in lanes]
-        return sorted({self._unreleased.pop(address) for address in own})
+        addresses = [address for address, maker in self._unreleased.items() if maker in lanes]
+        return sorted({self._unreleased.pop(address) for address in addresses})
 
     def _fence_proxy(self, event: ProxyFence) -> None:
         if event.is_for_shared:
@@ -414,5 +414,5 @@ class Recorder:
         for barrier in waiting:
             self._add_waiting(barrier, barrier.threads, self._completed + 1)
         if not last and not waiting:  # those who wait for the cluster are often victims of the other waits
-            for one in at_cluster:
-                self._add(ClusterSync(one.pc, one.lanes, waits=True, has_passed=False))
+            for waiters in at_cluster:
+                self._add(ClusterSync(waiters.pc, waiters.lanes, waits=True, has_passed=False))

@@ -78,8 +78,8 @@ class WarpAccesses:
 
     def all_acts(self) -> Iterator[Act]:
         """The acts of every warp, warp after warp."""
-        for made in self.of_warp.values():
-            yield from made
+        for warp_acts in self.of_warp.values():
+            yield from warp_acts
 
     def _warps(self, lanes: LaneNumbers) -> list[int]:
         if len(lanes) == len(self.log.exists):
@@ -127,53 +127,55 @@ class WarpAccesses:
 
     def _touch(self, warp: int, pc: int, touch: Touch) -> None:
         self._is_fenced.pop(warp, None)
-        held = self._open[warp]
+        pending = self._open[warp]
         family = "generic" if touch.how in _GENERIC else touch.how
-        if held.touches and held.family != family:
+        if pending.touches and pending.family != family:
             self._close(warp)
-            held = self._open[warp]
-        if not held.touches:
-            held.pc = pc
-            held.order = self._order
-        held.touches.append(touch)
+            pending = self._open[warp]
+        if not pending.touches:
+            pending.pc = pc
+            pending.order = self._order
+        pending.touches.append(touch)
 
     def _close(self, warp: int) -> None:
         """Merge the accesses of a warp since its last act."""
-        held = self._open.pop(warp, None)
-        if held is None or not held.touches:
+        pending = self._open.pop(warp, None)
+        if pending is None or not pending.touches:
             return
         acts = self.of_warp[warp]
-        if held.family == "multiply":
-            acts.append(Act("multiply", held.pc, held.order, cells=self._all_of(held, "multiply")))
+        if pending.family == "multiply":
+            acts.append(Act("multiply", pending.pc, pending.order, cells=self._all_of(pending, "multiply")))
             return
-        if held.family == "tcgen05":
+        if pending.family == "tcgen05":
             acts.append(
                 Act(
                     "multiply",
-                    held.pc,
-                    held.order,
+                    pending.pc,
+                    pending.order,
                     arguments=(("unit", "tcgen05"),),
-                    cells=self._all_of(held, "tcgen05"),
-                    into=self.sets.union(frozenset(touch.into for touch in held.touches if touch.into is not None)),
-                    mask=held.touches[0].mask,
+                    cells=self._all_of(pending, "tcgen05"),
+                    into=self.sets.union(frozenset(touch.into for touch in pending.touches if touch.into is not None)),
+                    mask=pending.touches[0].mask,
                 )
             )
             return
-        if held.family == "cp.async":
-            cells = self._all_of(held, "cp.async")
-            acts.append(Act("copy", held.pc, held.order, cells=cells, arguments=(("by", "cp.async"),)))
+        if pending.family == "cp.async":
+            cells = self._all_of(pending, "cp.async")
+            acts.append(Act("copy", pending.pc, pending.order, cells=cells, arguments=(("by", "cp.async"),)))
             return
-        read_first = self._read_first(held.touches)
+        read_first = self._read_first(pending.touches)
         if read_first is not None:
-            unseen = frozenset(barrier for touch in held.touches for barrier in touch.unseen)
-            acts.append(Act("read", held.pc, held.order, cells=read_first, unseen=unseen))
+            unseen = frozenset(barrier for touch in pending.touches for barrier in touch.unseen)
+            acts.append(Act("read", pending.pc, pending.order, cells=read_first, unseen=unseen))
         for how in ("write", "atomic"):
-            cells = self._all_of(held, how)
+            cells = self._all_of(pending, how)
             if cells is not None:
-                acts.append(Act(how, held.pc, held.order, cells=cells))
-        for warps in dict.fromkeys(touch.warps for touch in held.touches if touch.how == "agreed"):
-            numbers = frozenset(touch.cells for touch in held.touches if touch.warps == warps and touch.how == "agreed")
-            acts.append(Act("agreed", held.pc, held.order, cells=self.sets.union(numbers), warps=warps))
+                acts.append(Act(how, pending.pc, pending.order, cells=cells))
+        for warps in dict.fromkeys(touch.warps for touch in pending.touches if touch.how == "agreed"):
+            numbers = frozenset(
+                touch.cells for touch in pending.touches if touch.warps == warps and touch.how == "agreed"
+            )
+            acts.append(Act("agreed", pending.pc, pending.order, cells=self.sets.union(numbers), warps=warps))
 
     def _all_of(self, held: _Open, how: str) -> int | None:
         numbers = frozenset(touch.cells for touch in held.touches if touch.how == how)
@@ -214,9 +216,9 @@ class WarpAccesses:
         if len(row.read):
             reads.append(self._tensor_set(row.read))
         cells = self.sets.union(frozenset(reads))
-        held = self._open.get(warp)
-        if held is not None and any(
-            touch.into is not None and self._overlap(touch.into, cells) for touch in held.touches
+        pending = self._open.get(warp)
+        if pending is not None and any(
+            touch.into is not None and self._overlap(touch.into, cells) for touch in pending.touches
         ):
             self._close(warp)  # it reads what was written just before
         mask = None
@@ -245,9 +247,9 @@ class WarpAccesses:
     def _add_tmem_wait(self, row: TmemWait) -> None:
         """What a warp has loaded or stored is read or written at its wait."""
         for warp in self._warps(row.lanes):
-            for moved in self._moving.pop((warp, row.is_load), []):
+            for move in self._moving.pop((warp, row.is_load), []):
                 how = "read" if row.is_load else "write"
-                self._touch(warp, moved.pc, Touch(how, self._tensor_set(moved.places)))
+                self._touch(warp, move.pc, Touch(how, self._tensor_set(move.places)))
 
     def _require_moved(self, warp: int, act: Act) -> None:
         """Refuse pending loads and stores of tensor memory at a warp's synchronizing act."""

@@ -206,10 +206,10 @@ class WarpBarriers(WarpAccesses):
         for warp in self._warps(row.lanes):
             left_out = self._left_out.get(warp)
             if left_out:
-                met = set(lanes[lanes // WARP_LANES == warp].tolist())
+                synchronized = set(lanes[lanes // WARP_LANES == warp].tolist())
                 for lanes_left in left_out.values():
-                    if met - lanes_left:
-                        lanes_left.difference_update(met)
+                    if synchronized - lanes_left:
+                        lanes_left.difference_update(synchronized)
 
     def _add_block_sync(self, row: BlockSync) -> None:
         threads = rounded_up(row.threads, WARP_LANES)
@@ -286,7 +286,7 @@ def _inits_by_address(rows: Iterable[Row]) -> dict[int, int]:
 
 def _mbarriers_over_data(rows: Iterable[Row], inits: dict[int, int]) -> set[int]:
     """The addresses of mbarriers whose bytes are accessed as data too."""
-    found: set[int] = set()
+    overlapping: set[int] = set()
     addresses = np.array(sorted(inits), np.int64)
     seen: set[tuple[int, int]] = set()
     for row in rows:
@@ -305,5 +305,5 @@ def _mbarriers_over_data(rows: Iterable[Row], inits: dict[int, int]) -> set[int]
             # the last access that starts before the end of an mbarrier reaches into it, or none does
             before = np.searchsorted(ordered, addresses + MBARRIER_BYTES) - 1
             reaches = (before >= 0) & (ordered[before] + size_bytes > addresses)
-            found.update(addresses[reaches].tolist())
-    return found
+            overlapping.update(addresses[reaches].tolist())
+    return overlapping

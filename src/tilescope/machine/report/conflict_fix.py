@@ -71,8 +71,8 @@ def _is_conflict_free(instance: Instance, fix: TileFix, written_swizzle: str | N
     op = instance.kind.shared_op
     assert op is not None
     addresses, mask = _lane_offsets(instance)
-    moved = _move_addresses(addresses, fix, written_swizzle)
-    return bool(count_wavefronts(op, moved, mask)[0] == count_ideal(op, moved, mask)[0])
+    fixed_addresses = _move_addresses(addresses, fix, written_swizzle)
+    return bool(count_wavefronts(op, fixed_addresses, mask)[0] == count_ideal(op, fixed_addresses, mask)[0])
 
 
 def _lane_offsets(instance: Instance) -> tuple[Addresses, npt.NDArray[np.bool_]]:

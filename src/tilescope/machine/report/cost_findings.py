@@ -217,9 +217,9 @@ def _tile_use(costs: Costs, line: _Line, tiles: set[_CopiedTile]) -> TileUse | N
     """The accesses to the tile of a line with conflicts; None if bulk copies use the tile, or copies with several swizzles."""
     worst = costs.wavefronts.tallies[line.worst_pc].worst
     assert worst is not None
-    own = [costs.wavefronts.tallies[pc].worst for pc in line.pcs]
+    line_instances = [costs.wavefronts.tallies[pc].worst for pc in line.pcs]
     others = [tally.worst for pc, tally in costs.wavefronts.tallies.items() if pc not in line.pcs]
-    instances = [instance for instance in own if instance is not None]
+    instances = [instance for instance in line_instances if instance is not None]
     instances += [instance for instance in others if instance is not None and overlaps(instance, worst)]
     swizzles = {tile.swizzle for tile in tiles if overlaps_range(worst, tile.start, tile.end)}
     if len(swizzles) > 1 or None in swizzles:

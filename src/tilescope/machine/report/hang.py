@@ -151,8 +151,8 @@ def _report_wait(launch: Launch, result: GridRun, equal: list[Wait]) -> Violatio
     if wording is WORD and residency is not None and result.unstarted_blocks:
         wording = NOT_RESIDENT
         resident = residency.blocks // launch.cluster_blocks * launch.cluster_blocks
-        known = residency.registers
-        counted = "registers are not known, and not counted" if known is None else f"{known} registers a thread"
+        registers = residency.registers
+        counted = "registers are not known, and not counted" if registers is None else f"{registers} registers a thread"
         facts = {**facts, "unstarted": result.unstarted_blocks, "resident": resident, "sms": residency.sms}
         facts["counted"] = counted
     who = f"{first.threads} of block {first.block}"
@@ -236,10 +236,10 @@ class _LanePositions:
     def describe_positions(self, lanes: LaneNumbers, own_rank: int) -> str:
         """Where the lanes are that a wait needs."""
         parts = []
-        for rank, own in self.by_block(lanes):
+        for rank, block_lanes in self.by_block(lanes):
             block = "" if rank == own_rank else f" of block {block_index_of(self.cluster, rank)}"
-            for pc in np.unique(self.pc[own]).tolist():
-                here = own[self.pc[own] == pc]
+            for pc in np.unique(self.pc[block_lanes]).tolist():
+                here = block_lanes[self.pc[block_lanes] == pc]
                 threads = name_threads(thread_numbers(self.cluster, here)) + block
                 is_single = len(here) == 1
                 if pc < 0:
@@ -255,12 +255,12 @@ class _LanePositions:
 def _find_block_barrier_waits(positions: _LanePositions) -> Iterator[Wait]:
     cluster = positions.cluster
     for (rank, number), barrier in positions.schedule.barriers.named.items():
-        own = np.flatnonzero(cluster.exists & (cluster.block_of_lane == rank))
+        block_lanes = np.flatnonzero(cluster.exists & (cluster.block_of_lane == rank))
         expected = barrier.expected
         if expected is None:
-            expected = int(cluster.live[own].sum())
+            expected = int(cluster.live[block_lanes].sum())
         arrived_lanes = [arrival.lanes for arrival in barrier.waiting]
-        elsewhere = np.setdiff1d(own, np.concatenate([np.zeros(0, np.intp), *arrived_lanes]))
+        elsewhere = np.setdiff1d(block_lanes, np.concatenate([np.zeros(0, np.intp), *arrived_lanes]))
         others = positions.describe_positions(elsewhere, rank) or "the block has no other threads"
         for pc in sorted({arrival.pc for arrival in barrier.waiting}):
             lanes = np.sort(np.concatenate([arrival.lanes for arrival in barrier.waiting if arrival.pc == pc]))
@@ -297,22 +297,22 @@ def _find_spin_waits(positions: _LanePositions, start: int, lanes: LaneNumbers) 
     cluster = positions.cluster
     instruction = cluster.program.instructions[start]
     if instruction is not None and instruction.name == "tcgen05":
-        for rank, own in positions.by_block(lanes):
+        for rank, block_lanes in positions.by_block(lanes):
             book = cluster.tensor_memory.books[rank]
-            yield positions.wait(COLUMNS, start, own, taken=int(book.allocated.sum()))
+            yield positions.wait(COLUMNS, start, block_lanes, taken=int(book.allocated.sum()))
         return
     poll = _find_poll(cluster, start)
     addresses = None if poll is None else _polled_addresses(cluster, poll, lanes)
     if poll is None or addresses is None:
-        for _, own in positions.by_block(lanes):
-            yield positions.wait(LOOP, start, own)
+        for _, block_lanes in positions.by_block(lanes):
+            yield positions.wait(LOOP, start, block_lanes)
         return
     for address in np.unique(addresses)[:_WORDS_OF_A_FRONT].tolist():
-        for _, own in positions.by_block(lanes[addresses == address]):
+        for _, block_lanes in positions.by_block(lanes[addresses == address]):
             if poll.is_mbarrier:
-                yield _mbarrier_wait(positions, poll, own, address)
+                yield _mbarrier_wait(positions, poll, block_lanes, address)
             else:
-                yield _word_wait(positions, poll, own, address)
+                yield _word_wait(positions, poll, block_lanes, address)
 
 
 def _find_poll(cluster: Cluster, start: int) -> _Poll | None:

@@ -40,7 +40,7 @@ def merge_findings(findings: Sequence[Violation]) -> list[Violation]:
     groups: list[list[int]] = []
     for index in order:
         finding = findings[index]
-        group = next((group for group in groups if any(_explains(findings[one], finding) for one in group)), None)
+        group = next((group for group in groups if any(_explains(findings[member], finding) for member in group)), None)
         if group is None:
             groups.append([index])
         else:
@@ -87,7 +87,7 @@ def _merge(finding: Violation, others: Sequence[Violation]) -> Violation:
         return finding
     values = dict(finding.values)
     for name in ("ptx_lines", "source_lines"):
-        lines = [line for one in (finding, *others) for line in one.values.get(name, ())]
+        lines = [line for violation in (finding, *others) for line in violation.values.get(name, ())]
         values[name] = tuple(dict.fromkeys(lines))
     values["also"] = [
         {"rule": other.rule, "severity": other.severity, "argument": other.argument, "found": other.found}

@@ -170,9 +170,9 @@ def spell(text: str, language: Language | None) -> str | None:
     """
     if language is None:
         return None
-    whole = _spell_one(text, language)
-    if whole is not None or text.startswith("{"):
-        return whole
+    spelling = _spell_one(text, language)
+    if spelling is not None or text.startswith("{"):
+        return spelling
     parts = [_spell_one(f"{part};", language) for part in text.rstrip(";").split("; ")]
     return None if None in parts else "; ".join(part for part in parts if part is not None)
 
@@ -180,8 +180,8 @@ def spell(text: str, language: Language | None) -> str | None:
 def _spell_one(text: str, language: Language) -> str | None:
     unguarded = text.partition(" ")[2] if text.startswith("@") else text
     for spelling in SPELLINGS:
-        found = re.fullmatch(spelling.ptx, unguarded)
-        if found is not None:
+        match = re.fullmatch(spelling.ptx, unguarded)
+        if match is not None:
             names = {"cuda": spelling.cuda, "triton": spelling.triton, "cute": spelling.cute or spelling.cuda}
-            return names[language].format(*found.groups()) or None
+            return names[language].format(*match.groups()) or None
     return None

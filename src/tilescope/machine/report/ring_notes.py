@@ -179,15 +179,15 @@ def _report_ring(launch: Launch, ring: _Ring) -> Violation:
     barriers = f"the mbarriers at {first} to {others[-1]}" if others else f"the mbarrier at {first}"
     pc = ring.copies[-1].pc
     fills = len({copy.barrier for copy in ring.copies})
-    wanted = _FILLS_OF_A_SLOT * len(ring.offsets)
+    tiles = _FILLS_OF_A_SLOT * len(ring.offsets)
     stride = _find_stride(ring.copies)
-    extent = None if stride is None else stride.extent(launch, wanted)
+    extent = None if stride is None else stride.extent(launch, tiles)
     return NEVER_WRAPPED.violation(
         where=name_instruction(launch.program, pc),
         barriers=barriers if variable is None else f"{barriers} ({variable})",
         slots=len(ring.offsets),
         fills=fills,
-        wanted=wanted,
+        wanted=tiles,
         addresses=tuple(ring.offsets),
         axis_named=None if extent is None else extent.axis_named,
         extent=None if extent is None else extent.wanted,
@@ -215,10 +215,10 @@ class _Stride(NamedTuple):
         """The dimension that must grow to give this many tiles; None if another dimension limits them."""
         tensor_map = launch.maps[self.map_number]
         now = tensor_map.dims[self.axis]
-        wanted = tiles * self.step
-        if now > wanted - self.step:
+        dim = tiles * self.step
+        if now > dim - self.step:
             return None
-        return _Extent(f"dims[{self.axis}] of {map_owner(launch, tensor_map)}", wanted, now)
+        return _Extent(f"dims[{self.axis}] of {map_owner(launch, tensor_map)}", dim, now)
 
 
 def _find_stride(copies: Sequence[CopyRecord]) -> _Stride | None:

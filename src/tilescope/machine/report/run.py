@@ -237,7 +237,7 @@ class KernelRun(Value):
         ...         ret;
         ...     }''')
         >>> state = kernel.run(grid=1, block=32).state(2, thread=2)
-        >>> [(one.name, one.value) for one in state.registers], state.warps[0].ptx_text
+        >>> [(register.name, register.value) for register in state.registers], state.warps[0].ptx_text
         ([('%r1', '2'), ('%r2', '42')], 'ret')
         """
         if self._replay is None:
@@ -257,10 +257,10 @@ class KernelRun(Value):
         array = self.arrays[number] if 0 <= integer("argument", number) < len(self.arrays) else None
         if array is not None:
             return array
-        known = [str(index) for index, other in enumerate(self.arrays) if other is not None]
+        array_numbers = [str(index) for index, other in enumerate(self.arrays) if other is not None]
         raise ARGUMENT_RANGE.error(
             argument="argument",
             found=f"argument {number}, which is not an array, nor the address or map of one",
-            limit=f"arguments with arrays: {listed(known)}" if known else "this run knows no arrays",
-            fix="Use an address instead." if not known else f"Use {known[0]}, for example.",
+            limit=f"arguments with arrays: {listed(array_numbers)}" if array_numbers else "this run knows no arrays",
+            fix="Use an address instead." if not array_numbers else f"Use {array_numbers[0]}, for example.",
         )

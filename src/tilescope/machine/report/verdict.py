@@ -114,18 +114,18 @@ def judge_run(run: KernelRun, allow: Sequence[str] = ()) -> Verdict:
     entries = [read_acceptance(text) for text in allow]
     used: set[Acceptance] = set()
     accepted: list[AcceptedFinding] = []
-    counted: list[Violation] = []
+    unaccepted: list[Violation] = []
     for finding in run.findings:
         matching = [entry for entry in entries if entry.matches(finding)]
         used.update(matching)
         if matching:
             accepted.append(AcceptedFinding(matching[0].text, finding))
         else:
-            counted.append(finding)
+            unaccepted.append(finding)
     return Verdict(
         run.outcome == "finished",
-        tuple(finding for finding in counted if finding.severity == "error"),
-        tuple(finding for finding in counted if finding.severity == "warning"),
+        tuple(finding for finding in unaccepted if finding.severity == "error"),
+        tuple(finding for finding in unaccepted if finding.severity == "warning"),
         tuple(accepted),
         tuple(entry.text for entry in entries if entry not in used),
     )

@@ -168,10 +168,10 @@ class BlockState:
     def _list_pending_work(self, log: ClusterLog) -> Iterator[PendingWork]:
         shape = log.cluster.shape
         for row in log.works_at(self.step):
-            own = row.lanes[shape.block_of_lane[row.lanes] == self.rank]
+            own_lanes = row.lanes[shape.block_of_lane[row.lanes] == self.rank]
             record = None if row.copy is None else row.copy.record
             is_here = record is not None and record.shared_address >> SHARED_RANK_SHIFT == self.rank
-            if not len(own) and not is_here:
+            if not len(own_lanes) and not is_here:
                 continue
             instruction = self._instruction(row.work.pc)
             yield PendingWork(
@@ -179,7 +179,7 @@ class BlockState:
                 ptx_line=line_of(instruction),
                 source_line=source_line_of(instruction),
                 ptx_text=text_of(instruction),
-                threads=number_ranges((own if len(own) else row.lanes) % shape.block_lanes),
+                threads=number_ranges((own_lanes if len(own_lanes) else row.lanes) % shape.block_lanes),
                 issued=row.issued,
                 bytes=None if record is None else record.bytes,
                 shared_address=None if record is None else record.shared_address & SHARED_OFFSET_MASK,
@@ -190,12 +190,14 @@ class BlockState:
     def _picture(self, log: ClusterLog) -> SmemPicture:
         shape = log.cluster.shape
         contents = log.shared.at(self.step)
-        own = slice(self.rank * shape.shared_stride, self.rank * shape.shared_stride + shape.shared_end)
+        block_cells = slice(self.rank * shape.shared_stride, self.rank * shape.shared_stride + shape.shared_end)
         pcs = np.append(log.shared.pcs(), NOBODY).astype(np.int64)[contents.records]
         pending = self._pending_writers(log, len(pcs))
         pcs = np.where(pending == NOBODY, pcs, pending)
         instructions = self.launch.program.instructions
-        written = WrittenCells(instructions, pcs[own], pending[own] != NOBODY, contents.content[own], 1)
+        written = WrittenCells(
+            instructions, pcs[block_cells], pending[block_cells] != NOBODY, contents.content[block_cells], 1
+        )
         is_here = [
             record
             for step, record in log.loads
@@ -271,9 +273,9 @@ def _name_registers(program: Program) -> dict[int, Register]:
     """The registers of the text, by their numbers in the machine."""
     functions = program.module.functions
     return {
-        number: functions[function].registers[own]
-        for (function, own), number in program.register_numbers.items()
-        if function in functions and 0 <= own < len(functions[function].registers)
+        number: functions[function].registers[index]
+        for (function, index), number in program.register_numbers.items()
+        if function in functions and 0 <= index < len(functions[function].registers)
     }
 
 
@@ -298,7 +300,7 @@ def number_ranges(numbers: npt.NDArray[np.integer]) -> str:
     '0-3, 8, 16-17'
     """
     ordered = sorted(numbers.tolist())
-    breaks = [index for index, (one, other) in enumerate(pairwise(ordered), 1) if other != one + 1]
+    breaks = [index for index, (number, following) in enumerate(pairwise(ordered), 1) if following != number + 1]
     parts = []
     for start, end in pairwise([0, *breaks, len(ordered)]):
         first, last = ordered[start], ordered[end - 1]

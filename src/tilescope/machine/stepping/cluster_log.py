@@ -221,11 +221,11 @@ class ClusterLog:
         sets = np.array(self.sets, np.int32)[order]
         last = np.full(len(self.lane_sets), -1, np.int64)
         last[sets] = np.arange(len(order))
-        found = np.full(self.cluster.lane_count, -1, np.int64)
+        latest_pcs = np.full(self.cluster.lane_count, -1, np.int64)
         for number in np.argsort(last).tolist():
             if last[number] >= 0:
-                found[self.lane_sets[number]] = self.pcs[int(order[last[number]])]
-        return found
+                latest_pcs[self.lane_sets[number]] = self.pcs[int(order[last[number]])]
+        return latest_pcs
 
     def parked_at(self, step: int) -> tuple[Parked, ...]:
         """Who waited after a step."""
@@ -268,17 +268,17 @@ class ClusterLog:
             if place < len(lanes) and lanes[place] == lane:
                 positions[number] = place
         sets = np.array(self._register_sets, np.int32)[:count]
-        own = np.flatnonzero(positions[sets] >= 0)
+        rows = np.flatnonzero(positions[sets] >= 0)
         last = np.full(len(self.cluster.registers), -1, np.int64)
-        last[np.array(self._register_numbers, np.int32)[own]] = own
-        found = []
+        last[np.array(self._register_numbers, np.int32)[rows]] = rows
+        written = []
         for register in np.flatnonzero(last >= 0).tolist():
             row = int(last[register])
             size_bytes = self.cluster.program.register_dtypes[register].itemsize
             first = self._register_offsets[row] + int(positions[sets[row]]) * size_bytes
             content = bytes(self._values[first : first + size_bytes])
-            found.append(WrittenRegister(register, self._register_steps[row], content))
-        return found
+            written.append(WrittenRegister(register, self._register_steps[row], content))
+        return written
 
     def _number_set(self, lanes: Lanes) -> int:
         """The number of a set of lanes; equal sets have one number."""
@@ -409,14 +409,18 @@ class ClusterLog:
         schedule = self.schedule
         rows = [Parked(pc, lanes, "the rest of its warp") for pc, lanes in schedule.gathering.items()]
         for (_, number), barrier in schedule.barriers.named.items():
-            rows += [Parked(one.pc - 1, one.lanes, f"barrier {number}") for one in barrier.waiting]
+            rows += [Parked(waiters.pc - 1, waiters.lanes, f"barrier {number}") for waiters in barrier.waiting]
         rows += [
-            Parked(one.pc - 1, one.lanes, "the barrier of the cluster") for one in schedule.barriers.cluster_waiting
+            Parked(waiters.pc - 1, waiters.lanes, "the barrier of the cluster")
+            for waiters in schedule.barriers.cluster_waiting
         ]
-        rows += [Parked(one.front.pc, one.front.lanes, "a change of what it polls") for one in schedule.spinning]
+        rows += [
+            Parked(spinning.front.pc, spinning.front.lanes, "a change of what it polls")
+            for spinning in schedule.spinning
+        ]
         latest = self.parked[-1][1]
         if len(latest) == len(rows) and all(
-            one.lanes is other.lanes and one.pc == other.pc for one, other in zip(latest, rows, strict=True)
+            parked.lanes is row.lanes and parked.pc == row.pc for parked, row in zip(latest, rows, strict=True)
         ):
             return
         self.parked.append((step, tuple(rows)))

@@ -87,7 +87,10 @@ def _asks_detector(program: Program) -> bool:
     if any(access is not None and access.is_flag_load for access in program.fact(decode_accesses)):
         return True
     named = [instruction for instruction in program.instructions if instruction is not None]
-    return any(one.name == "mbarrier" and not {"try_wait", "test_wait"}.isdisjoint(one.modifiers) for one in named)
+    return any(
+        instruction.name == "mbarrier" and not {"try_wait", "test_wait"}.isdisjoint(instruction.modifiers)
+        for instruction in named
+    )
 
 
 @dataclass(slots=True)
@@ -142,7 +145,7 @@ class Recording:
     def _list_events(self) -> tuple[StepEvent, ...]:
         """The first EVENTS_KEPT events of the run, found once."""
         if self._events is None:
-            found = sorted(event for log in self.recorder.logs for event in log.events())
+            events = sorted(event for log in self.recorder.logs for event in log.events())
             self._events = tuple(
                 StepEvent(
                     step=step,
@@ -150,7 +153,7 @@ class Recording:
                     ptx_line=line_of(self.launch.program.instructions[pc]),
                     source_line=source_line_of(self.launch.program.instructions[pc]),
                 )
-                for step, name, pc in found[:EVENTS_KEPT]
+                for step, name, pc in events[:EVENTS_KEPT]
             )
         return self._events
 
@@ -195,25 +198,25 @@ class Recording:
         lanes = log.lane_sets[log.sets[place]]
         shape = log.cluster.shape
         rank = int(shape.block_of_lane[lanes[0]])
-        own = lanes[shape.block_of_lane[lanes] == rank]
+        own_lanes = lanes[shape.block_of_lane[lanes] == rank]
         return StepRan(
             ptx_line=line_of(instruction),
             source_line=source_line_of(instruction),
             ptx_text=text_of(instruction),
             block=shape.block_index(rank),
-            threads=number_ranges(own[shape.exists[own]] % shape.block_lanes),
+            threads=number_ranges(own_lanes[shape.exists[own_lanes]] % shape.block_lanes),
         )
 
     def _find_writer(self, log: ClusterLog | None, rank: int, address: int, step: int) -> LastWriter | None:
         """Who wrote a byte of the block's shared memory, or of global memory."""
         if address >= GLOBAL_START or log is None:
-            found = [(log, record) for log in self.recorder.logs if (record := log.memory.find(address, step))]
+            candidates = [(log, record) for log in self.recorder.logs if (record := log.memory.find(address, step))]
         else:
             record = log.shared.find(rank * log.cluster.shared_stride + address, step)
-            found = [] if record is None else [(log, record)]
-        if not found:
+            candidates = [] if record is None else [(log, record)]
+        if not candidates:
             return None
-        writer, record = max(found, key=lambda pair: pair[1].step)
+        writer, record = max(candidates, key=lambda pair: pair[1].step)
         instruction = self.launch.program.instructions[record.pc]
         shape = writer.cluster.shape
         writer_rank, thread = divmod(record.lane, shape.block_lanes)

@@ -118,18 +118,18 @@ class WriteLog:
         records = bisect_right(self._steps, step)
         pieces = self._first_pieces[records]
         starts = np.frombuffer(self._starts, np.int64, pieces) if pieces else np.zeros(0, np.int64)
-        own = np.flatnonzero((starts >= first) & (starts < end))
-        numbers = np.searchsorted(self._first_pieces, own, side="right") - 1
+        in_range = np.flatnonzero((starts >= first) & (starts < end))
+        numbers = np.searchsorted(self._first_pieces, in_range, side="right") - 1
         sizes = np.array(self._piece_bytes, np.int64)[numbers]
-        keys = starts[own] * (self._most_piece_bytes + 1) + sizes
+        keys = starts[in_range] * (self._most_piece_bytes + 1) + sizes
         _, last = np.unique(keys[::-1], return_index=True)
-        found = []
-        for index in sorted((len(own) - 1 - last).tolist()):
-            piece, record, piece_bytes = int(own[index]), int(numbers[index]), int(sizes[index])
+        written = []
+        for index in sorted((len(in_range) - 1 - last).tolist()):
+            piece, record, piece_bytes = int(in_range[index]), int(numbers[index]), int(sizes[index])
             byte = self._first_bytes[record] + (piece - self._first_pieces[record]) * piece_bytes
             content = bytes(self._content[byte : byte + piece_bytes])
-            found.append(WrittenPiece(int(starts[piece]), content, self._steps[record], self._pcs[record]))
-        return found
+            written.append(WrittenPiece(int(starts[piece]), content, self._steps[record], self._pcs[record]))
+        return written
 
     def _apply(self, records: int) -> Contents:
         """The contents after so many records."""
@@ -140,11 +140,11 @@ class WriteLog:
         starts = np.frombuffer(self._starts[8 * self._first_pieces[first] : 8 * self._first_pieces[records]], np.int64)
         data = np.frombuffer(self._content[self._first_bytes[first] : self._first_bytes[records]], np.uint8)
         for record in range(first, records):
-            own = slice(*(self._first_pieces[end] - self._first_pieces[first] for end in (record, record + 1)))
-            held = slice(*(self._first_bytes[end] - self._first_bytes[first] for end in (record, record + 1)))
+            piece_range = slice(*(self._first_pieces[end] - self._first_pieces[first] for end in (record, record + 1)))
+            byte_range = slice(*(self._first_bytes[end] - self._first_bytes[first] for end in (record, record + 1)))
             piece_bytes = self._piece_bytes[record]
-            places = _places(starts[own], piece_bytes)
-            content[places] = data[held] if isinstance(places, slice) else data[held].reshape(places.shape)
+            places = _places(starts[piece_range], piece_bytes)
+            content[places] = data[byte_range] if isinstance(places, slice) else data[byte_range].reshape(places.shape)
             writers[places] = record
         return Contents(content, writers)
 

@@ -142,8 +142,8 @@ class Interpreter(PendingCopies):
         self._fence_accesses(agent, action.kind)
 
     def _fence_accesses(self, agent: int, kind: str) -> None:
-        own = {access.key for access in chain(*self.accesses) if self._is_by_own_threads(access, agent)}
-        self.ordering.fence(agent, kind, chain(*self.accesses), own)
+        own_keys = {access.key for access in chain(*self.accesses) if self._is_by_own_threads(access, agent)}
+        self.ordering.fence(agent, kind, chain(*self.accesses), own_keys)
 
     def _signal(self, agent: int, action: FlagAdd) -> None:
         self.signal(action.barriers[0], agent, action.amount)

@@ -127,12 +127,12 @@ class PendingCopies(Arrivals):
 
     def _wait_group(self, agent: int, action: GroupWait) -> None:
         groups = self._groups(agent, action.unit)
-        done = max(0, len(groups) - 1 - action.newest)
-        keys = tuple(chain(*groups[:done]))
-        self.groups[agent, action.unit] = groups[done:]
+        finished_count = max(0, len(groups) - 1 - action.newest)
+        keys = tuple(chain(*groups[:finished_count]))
+        self.groups[agent, action.unit] = groups[finished_count:]
         has_several_warps = self.program.agents[agent].warps > 1
         if action.unit == "cp.async":
-            self.groups_finished[agent] = self.groups_finished.get(agent, 0) + done
+            self.groups_finished[agent] = self.groups_finished.get(agent, 0) + finished_count
             if has_several_warps:  # every warp waits for its own
                 tracked = filter(self.ordering.is_tracked, keys)
                 self.unsynced[agent] = (*self.unsynced.get(agent, ()), *tracked)
@@ -189,17 +189,19 @@ class PendingCopies(Arrivals):
 
     def land(self, operation: PendingOperation) -> None:
         """Bytes, or a pending arrival, reach their barrier; of a copy with fewer bytes only these."""
-        whole = self.outstanding.pop(operation.key)
+        outstanding = self.outstanding.pop(operation.key)
         self.ended, self.issued = [], []
         barrier = operation.barrier
         agent = operation.agent
         issued_at = operation.issued_at
-        if operation.size_bytes < whole.size_bytes:
-            self.outstanding[operation.key] = whole._replace(size_bytes=whole.size_bytes - operation.size_bytes)
+        if operation.size_bytes < outstanding.size_bytes:
+            self.outstanding[operation.key] = outstanding._replace(
+                size_bytes=outstanding.size_bytes - operation.size_bytes
+            )
             phase = self.count(barrier, agent, issued_at, tx=-operation.size_bytes)
             if self.ended:
                 self.torn_copy = MistakeFoundError(
-                    "piece", barrier=barrier, phase=phase, tx=operation.size_bytes, bytes=whole.size_bytes
+                    "piece", barrier=barrier, phase=phase, tx=operation.size_bytes, bytes=outstanding.size_bytes
                 )
             return
         is_copy = operation.kind == "copy"

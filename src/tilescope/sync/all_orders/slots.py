@@ -82,7 +82,7 @@ class SlotAccesses(State):
 
     def _begin_access(self, slot: int, access: Access, *, ends_at_once: bool) -> None:
         """Begin an access, or stop at the data race that it makes."""
-        kept: list[Access] = []
+        remaining: list[Access] = []
         for earlier in self.accesses[slot]:
             overlaps = earlier.start < access.end and access.start < earlier.end
             if overlaps and (earlier.write or access.write):
@@ -94,10 +94,10 @@ class SlotAccesses(State):
             # only one of its warps has waited for its end
             is_unsynced = earlier.key in self.unsynced_stores.get(earlier.agent, ())
             if is_unsynced or (keep and self.ordering.must_keep(earlier)):
-                kept.append(earlier)
+                remaining.append(earlier)
             else:
                 self.ordering.forget_access(earlier.key)
-        self.accesses[slot] = (*kept, access)
+        self.accesses[slot] = (*remaining, access)
         self.ordering.begin_access(access, ends_at_once=ends_at_once)
 
     def _check_conflict(self, slot: int, earlier: Access, access: Access) -> bool:

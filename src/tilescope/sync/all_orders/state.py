@@ -296,19 +296,19 @@ class State:
 
     def arrival_mistake(self, barrier: int, kind: str) -> MistakeFoundError:
         """The mistake of a barrier that waits for other arrivals than those that come."""
-        agents, came = self.total(barrier, "arrive")
+        agents, arrived = self.total(barrier, "arrive")
         expected = self.expected[barrier]
         return MistakeFoundError(
             kind,
             barrier=barrier,
             phase=self.phase[barrier],
             expected=expected,
-            came=came,
+            came=arrived,
             agents=agents,
             tx=self.tx[barrier],
             added=self.total(barrier, "more").amount,
             pending=self.pending[barrier],
-            surplus=came - expected,
+            surplus=arrived - expected,
         )
 
     def threads_at(self, barrier: int, agent: int) -> int:
@@ -349,13 +349,13 @@ class State:
         """The first arrival at a bar.sync says how many threads synchronize there; the others must say the same."""
         block = self.program.agents[agent].home
         in_block = (other for other in self.program.agents if other.home == block)
-        asked = action.threads or sum(other.warp_threads for other in in_block)
+        threads = action.threads or sum(other.warp_threads for other in in_block)
         has_arrivals = bool(self.operations[barrier])
         expected = self.expected[barrier]
-        if has_arrivals and expected != asked:
-            raise MistakeFoundError("sync counts", barrier=barrier, expected=expected, other=asked)
+        if has_arrivals and expected != threads:
+            raise MistakeFoundError("sync counts", barrier=barrier, expected=expected, other=threads)
         if not has_arrivals:
-            self.expected[barrier] = self.pending[barrier] = asked
+            self.expected[barrier] = self.pending[barrier] = threads
 
     def exit(self, agent: int) -> None:
         """An agent exits: the cluster barrier no longer waits for it."""

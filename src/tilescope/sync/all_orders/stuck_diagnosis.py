@@ -182,12 +182,12 @@ def _find_wrong_bytes(state: Interpreter, _: int, action: MbarrierWait) -> Mista
 def _find_wrong_count(state: Interpreter, _: int, action: MbarrierWait) -> MistakeFoundError | None:
     """Everyone who ever arrives there has arrived in this phase, and it wants more."""
     barrier = action.barrier
-    agents, came = state.total(barrier, "arrive")
+    agents, arrived = state.total(barrier, "arrive")
     if not state.pending[barrier] or not agents or _will_arrive(state, barrier, but=agents):
         return None
     if state.total(barrier, "more").agents:
         return state.arrival_mistake(barrier, "noinc")
-    return state.arrival_mistake(barrier, "too few arrivals" if came else "only empty arrivals")
+    return state.arrival_mistake(barrier, "too few arrivals" if arrived else "only empty arrivals")
 
 
 def _find_missing_arrivals(state: Interpreter, agent: int, action: MbarrierWait) -> MistakeFoundError | None:
@@ -229,8 +229,8 @@ def _phases_behind(state: Interpreter, agent: int, barrier: int) -> int:
 def _find_missed_phase(state: Interpreter, agent: int, action: MbarrierWait) -> MistakeFoundError | None:
     """More than one phase ended without the role."""
     barrier = action.barrier
-    behind = _phases_behind(state, agent, barrier)
-    if behind < 2:
+    phases_behind = _phases_behind(state, agent, barrier)
+    if phases_behind < 2:
         return None
     arrivers = state.arrivers[barrier]
     expected = state.expected[barrier]
@@ -238,7 +238,7 @@ def _find_missed_phase(state: Interpreter, agent: int, action: MbarrierWait) -> 
         return MistakeFoundError(
             "several roles", barrier=barrier, expected=expected, roles=len(arrivers), agents=arrivers, agent=agent
         )
-    return MistakeFoundError("late", agent=agent, barrier=barrier, parity=action.parity, behind=behind)
+    return MistakeFoundError("late", agent=agent, barrier=barrier, parity=action.parity, behind=phases_behind)
 
 
 def _find_wrong_parity(state: Interpreter, agent: int, action: MbarrierWait) -> MistakeFoundError | None:

@@ -219,12 +219,12 @@ class Accesses:
         memory = self._context.launch.memory
         count = ceil_div(request.size_bytes, memory.cell_bytes)
         for piece in memory.pieces(request.places // memory.cell_bytes):
-            own = request if piece.positions is None else request.of(piece.positions)
+            part = request if piece.positions is None else request.of(piece.positions)
             at = LaneCells(piece.cells, count)
             if how == "read":
-                self._read_memory(piece.stretch, own, at, access)
+                self._read_memory(piece.stretch, part, at, access)
             else:
-                self._write_memory(how, piece.stretch, own, at, access)
+                self._write_memory(how, piece.stretch, part, at, access)
 
     def _read_memory(self, stretch: Stretch, request: Request, at: LaneCells, access: AccessSemantics) -> None:
         number = self._context.number
@@ -267,9 +267,9 @@ class Accesses:
         order = np.lexsort((blocks, event.places))
         is_same_word = event.places[order][1:] == event.places[order][:-1]
         is_other_block = blocks[order][1:] != blocks[order][:-1]
-        found = np.flatnonzero(is_same_word & is_other_block)
-        if len(found):
-            first, second = order[found[0]], order[found[0] + 1]
+        pairs = np.flatnonzero(is_same_word & is_other_block)
+        if len(pairs):
+            first, second = order[pairs[0]], order[pairs[0] + 1]
             before = Side(event.pc, "atomic", int(event.lanes[first]))
             now = Side(event.pc, "atomic", int(event.lanes[second]))
             self._context.report("race", before, now, event.space, int(event.places[second]), is_narrow=1)
@@ -283,8 +283,8 @@ class Accesses:
     def _stamps(self, lanes: LaneNumbers, *, is_strong: bool) -> Stamps:
         """The stamp of this access of each lane."""
         stamps = self._context.clocks.thread_stamps
-        own = stamps if lanes is self._context.cluster.all_lanes else stamps[lanes]
-        return own | stamp_base(self._context.pc, is_strong=is_strong)
+        lane_stamps = stamps if lanes is self._context.cluster.all_lanes else stamps[lanes]
+        return lane_stamps | stamp_base(self._context.pc, is_strong=is_strong)
 
     def find_races(self, table: CellTable, thread_access: ThreadAccess) -> None:
         """Report recorded accesses that conflict with this one and are not ordered before it."""
@@ -345,10 +345,10 @@ class Accesses:
         for unordered, was_write in kinds:
             if unordered is None:
                 continue
-            own = context.own_unordered(unordered)
-            for index in first_of_each(pcs_of(own.stamps)):
-                stamp = unpack_stamp(int(own.stamps[index]))
-                position = int(own.places[index])
+            accesses = context.own_unordered(unordered)
+            for index in first_of_each(pcs_of(accesses.stamps)):
+                stamp = unpack_stamp(int(accesses.stamps[index]))
+                position = int(accesses.places[index])
                 lane = thread_access.lane_at(position)
                 at = np.array([lane]), np.array([stamp.column]), np.array([stamp.epoch])
                 if stamp.column < context.clocks.lane_count and bool(context.clocks.is_ordered(*at)[0]):
@@ -478,6 +478,6 @@ def differ_by_rounding(stored: npt.NDArray[np.generic], values: npt.NDArray[np.g
     """
     if stored.dtype.itemsize != np.dtype(np.float32).itemsize:
         return False
-    kept = stored.view(np.float32).astype(np.float64)
-    lost = values.view(np.float32).astype(np.float64)
-    return bool((np.abs(kept - lost) <= _MOST_RELATIVE * np.maximum(np.abs(kept), _LEAST_TERM))[stored != values].all())
+    old = stored.view(np.float32).astype(np.float64)
+    new = values.view(np.float32).astype(np.float64)
+    return bool((np.abs(old - new) <= _MOST_RELATIVE * np.maximum(np.abs(old), _LEAST_TERM))[stored != values].all())

@@ -123,11 +123,11 @@ class LaunchDetector:
 
     def reported_conflicts(self) -> list[Conflict]:
         """The conflicts of the launch, without those of loads that poll, and each pair of accesses of a warp once."""
-        found = [*self.conflicts.found.values()]
+        conflicts = [*self.conflicts.found.values()]
         polling = self.polling_pcs
-        ordered_by_nothing = {conflict.pcs for conflict in found if conflict.mistake == "lane order"}
+        ordered_by_nothing = {conflict.pcs for conflict in conflicts if conflict.mistake == "lane order"}
         reported = []
-        for conflict in found:
+        for conflict in conflicts:
             if conflict.mistake == "lane order" and not polling.isdisjoint(conflict.pcs):
                 continue
             is_repeated = conflict.now.pc in polling or conflict.pcs in ordered_by_nothing
@@ -195,7 +195,9 @@ class DetectorContext:
     @property
     def tensor_work_columns(self) -> list[int]:
         """All columns of actors on tensor memory."""
-        return [one for column, published in self.tensor_columns.items() for one in (column, *published)]
+        return [
+            actor_column for column, published in self.tensor_columns.items() for actor_column in (column, *published)
+        ]
 
     def cells_at(self, address: int, size_bytes: int) -> slice:
         """The cells of consecutive bytes in shared memory."""
@@ -290,12 +292,12 @@ class DetectorContext:
         if unordered is None:
             return
         space: Literal["shared", "global"] = "shared" if table is self.shared else "global"
-        own = self.own_unordered(unordered)
-        for index in self._farthest_of_each(own.stamps, now):
-            stamp = unpack_stamp(int(own.stamps[index]))
+        accesses = self.own_unordered(unordered)
+        for index in self._farthest_of_each(accesses.stamps, now):
+            stamp = unpack_stamp(int(accesses.stamps[index]))
             if stamp.column < self.clocks.lane_count and unit.find_visible(unit.vectors)[stamp.column] >= stamp.epoch:
                 start = self.address_of(slice(table_start, None), 0, space)
-                address = start + self.address_of(cells, int(own.places[index]), space)
+                address = start + self.address_of(cells, int(accesses.places[index]), space)
                 self.report_narrow_scope(stamp, now, space, address, was_write=True)
 
     def own_unordered(self, unordered: Unordered) -> Unordered:
@@ -307,10 +309,12 @@ class DetectorContext:
     ) -> None:
         """Report two accesses that only an arrival or a wait with the scope of one block orders."""
         before = self.side(stamp, was_write=was_write)
-        found = [key for key, one in self.narrow_releases.items() if one.clock.known[stamp.column] >= stamp.epoch]
-        if not found:
+        pairs = [
+            key for key, release in self.narrow_releases.items() if release.clock.known[stamp.column] >= stamp.epoch
+        ]
+        if not pairs:
             return
-        arrival, wait = max(found, key=lambda key: self.narrow_releases[key].names_scope)
+        arrival, wait = max(pairs, key=lambda key: self.narrow_releases[key].names_scope)
         names_scope = int(self.narrow_releases[arrival, wait].names_scope)
         self.report("narrow scope", before, now, space, address, arrival=arrival, wait=wait, names_scope=names_scope)
 

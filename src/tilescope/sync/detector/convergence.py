@@ -69,13 +69,13 @@ class Convergence:
 
     def take_branch(self, event: BranchTaken) -> None:
         """Keep the outcomes of a branch."""
-        taken = self._branches.get(event.pc)
-        if taken is None:
+        outcomes = self._branches.get(event.pc)
+        if outcomes is None:
             count = self._context.cluster.lane_count
-            taken = self._branches[event.pc] = _Outcomes(np.zeros(count, np.int64), np.zeros(count, np.int32))
+            outcomes = self._branches[event.pc] = _Outcomes(np.zeros(count, np.int64), np.zeros(count, np.int32))
         self._time += 1
-        taken.times[event.lanes] = self._time
-        taken.outcomes[event.lanes] = event.outcomes
+        outcomes.times[event.lanes] = self._time
+        outcomes.outcomes[event.lanes] = event.outcomes
         if len(event.lanes) > 1 and (event.outcomes != event.outcomes[0]).any():
             self._splits.setdefault(event.pc, deque(maxlen=_SPLITS_KEPT)).append(_Split(self._time, event.lanes))
 
@@ -89,8 +89,10 @@ class Convergence:
         missing = event.missing[is_unjudged]
         exited = event.missing[is_unjudged & ~event.is_live]
         for lane in missing[np.unique(missing // WARP_LANES, return_index=True)[1]].tolist():
-            own = missing[missing // WARP_LANES == lane // WARP_LANES]
-            self._judge_warp(mistake, event, own, np.isin(own, exited), needs_exited=kind == "aligned")
+            warp_missing = missing[missing // WARP_LANES == lane // WARP_LANES]
+            self._judge_warp(
+                mistake, event, warp_missing, np.isin(warp_missing, exited), needs_exited=kind == "aligned"
+            )
 
     def judge_masks(self, event: Converge) -> None:
         """Judge whether each lane is in the mask that it names."""
@@ -144,14 +146,14 @@ class Convergence:
     def _find_branch(self, pc: int, present: int, missing: int) -> int | None:
         """The last branch at which one lane went towards an instruction, and the other around it; None: not known."""
         control = self._context.launch.program.control()
-        found = None
+        newest_branch = None
         newest = 0
         for branch, (times, outcomes) in self._branches.items():
             is_split = times[missing] > 0 and outcomes[present] != outcomes[missing]
             if is_split and times[present] > newest and control.is_between(branch, pc):
-                found = branch
+                newest_branch = branch
                 newest = int(times[present])
-        return found
+        return newest_branch
 
     def _has_skipped(self, pc: int, branch: int | None, lane: int) -> bool:
         """Whether a thread that has exited went around an instruction and reached code behind it; others returned early."""
@@ -159,7 +161,7 @@ class Convergence:
             return False
         control = self._context.launch.program.control()
         left_at = int(self._branches[branch].times[lane])
-        passed = [other for other, taken in self._branches.items() if taken.times[lane] > left_at]
+        passed = [other for other, outcomes in self._branches.items() if outcomes.times[lane] > left_at]
         if not control.find_reachable([pc], branch).isdisjoint(passed):
             return True
         last = max(self._branches, key=lambda other: int(self._branches[other].times[lane]))

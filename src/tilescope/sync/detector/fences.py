@@ -115,18 +115,18 @@ class Fences:
             return
         number = self._context.number
         rank = int(self._context.cluster.block_of_lane[word.lane])
-        known = self._known.get(word, 0)
+        acquired = self._known.get(word, 0)
         are_all_known = True
         for release in releases:
-            if release.number <= known:
+            if release.number <= acquired:
                 break  # an acquired release includes this one and those before it
             if release.reaches(number, rank, access.scope):
                 self._context.clocks.acquire(np.array([word.lane]), release.clock)
-                known = max(known, release.includes)
+                acquired = max(acquired, release.includes)
             else:
                 are_all_known = False
         if releases and are_all_known:
-            self._known[word] = max(known, releases[0].number)
+            self._known[word] = max(acquired, releases[0].number)
 
     def _keep_observed(self, lane: int, releases: Sequence[Release], access: AccessSemantics) -> None:
         """A relaxed access observes releases, which the next fence of the lane acquires.
@@ -147,10 +147,10 @@ class Fences:
         """Releases that relaxed loads of some lanes observed, and no fence has acquired yet."""
         if not self._seen:
             return []
-        seen: dict[int, Release] = {}
+        observed: dict[int, Release] = {}
         for lane in lanes.tolist():
-            seen.update(self._seen.get(lane, {}))
-        return list(seen.values())
+            observed.update(self._seen.get(lane, {}))
+        return list(observed.values())
 
     def share_observed(self, lanes: LaneNumbers, seen: list[Release]) -> None:
         """Lanes synchronized with others that observed releases: a fence of theirs acquires those too.
@@ -162,8 +162,8 @@ class Fences:
         merged: dict[tuple[int, int, int], Release] = {}
         for release in seen:
             key = (release.clock.cluster, release.rank, release.scope)
-            held = merged.get(key)
-            merged[key] = release if held is None else release.join(held)
+            previous = merged.get(key)
+            merged[key] = release if previous is None else release.join(previous)
         for lane in lanes.tolist():
             self._seen[lane] = {id(release): release for release in merged.values()}
 
@@ -186,9 +186,9 @@ class Fences:
         """Record at each word the clock of its lanes; of themselves only up to given epochs."""
         ranks = self._context.cluster.block_of_lane[lanes]
         for address, rank in {*zip(addresses.tolist(), ranks.tolist(), strict=True)}:
-            own = lanes[(addresses == address) & (ranks == rank)]
-            clock = self._context.clocks.clock(own, None if epochs is None else epochs[own])
-            includes = max(self._known.get(_LaneWord(id(flags), address, lane), 0) for lane in own.tolist())
+            word_lanes = lanes[(addresses == address) & (ranks == rank)]
+            clock = self._context.clocks.clock(word_lanes, None if epochs is None else epochs[word_lanes])
+            includes = max(self._known.get(_LaneWord(id(flags), address, lane), 0) for lane in word_lanes.tolist())
             flags.add(address, Release(clock, clock.only_executed(), scope, rank, includes=includes))
 
     def keep(self, lane: int, clock: VectorClock) -> None:
@@ -208,15 +208,15 @@ class Fences:
     def _acquire_observed(self, lanes: LaneNumbers, scope: int) -> None:
         """Acquire what relaxed loads of some lanes observed, once for all lanes that observed the same."""
         ranks = self._context.cluster.block_of_lane
-        seen: dict[int, Release] = {}
-        seen_by: dict[int, list[int]] = {}
+        observed: dict[int, Release] = {}
+        observing_lanes: dict[int, list[int]] = {}
         for lane in lanes.tolist():
             for release in self._seen.pop(lane, {}).values():
                 if release.reaches(self._context.number, int(ranks[lane]), scope):
-                    seen[id(release)] = release
-                    seen_by.setdefault(id(release), []).append(lane)
-        for key in reversed(seen):  # later releases include earlier ones
-            self._context.clocks.acquire(np.array(sorted(set(seen_by[key]))), seen[key].clock)
+                    observed[id(release)] = release
+                    observing_lanes.setdefault(id(release), []).append(lane)
+        for key in reversed(observed):  # later releases include earlier ones
+            self._context.clocks.acquire(np.array(sorted(set(observing_lanes[key]))), observed[key].clock)
 
 
 def _turns(addresses: Addresses) -> list[npt.NDArray[np.intp]]:

@@ -74,13 +74,13 @@ class LeaderOrder(LockstepOrder):
         if load.space != "shared":
             super().stale_values(load)
             is_own = self._lanes_of_first(load)
-            own = None if is_own is None else _part(load, is_own)
+            leader_load = None if is_own is None else _part(load, is_own)
         elif self._leader.is_heard and load.access is not None:
             lanes, places = self._leader_part(load)
-            own = replace(load, lanes=lanes, places=places, addresses=load.addresses[: len(lanes)])
+            leader_load = replace(load, lanes=lanes, places=places, addresses=load.addresses[: len(lanes)])
         else:
-            own = None
-        if own is not None and self._leader.load(own):
+            leader_load = None
+        if leader_load is not None and self._leader.load(leader_load):
             raise OrderMattersError("a stale value")
         return {}
 
@@ -89,19 +89,19 @@ class LeaderOrder(LockstepOrder):
             super()._store(event)
             is_own = self._lanes_of_first(event)
             if is_own is not None:
-                own = _part(event, is_own)
+                leader_store = _part(event, is_own)
                 values = event.values[is_own]
                 stored = None if event.stored is None else event.stored[is_own]
                 if stored is not None and (stored == values).all():
                     stored = None
-                self._leader.emit(replace(own, held=event.held[is_own], values=values, stored=stored))
+                self._leader.emit(replace(leader_store, held=event.held[is_own], values=values, stored=stored))
         elif self._leader.is_heard and event.access is not None:
             if event.stored is not None and self._facts is not None:
                 raise OrderMattersError("two lanes store to one cell")
             lanes, places = self._leader_part(event)
             values = event.values[: len(lanes)]
-            own = replace(event, lanes=lanes, places=places, addresses=event.addresses[: len(lanes)])
-            self._leader.emit(replace(own, held=_others(values), values=values, stored=None))
+            leader_store = replace(event, lanes=lanes, places=places, addresses=event.addresses[: len(lanes)])
+            self._leader.emit(replace(leader_store, held=_others(values), values=values, stored=None))
 
     def _lanes_of_first(self, event: Load | Store) -> Flags | None:
         """Which lanes of an access to global memory are those of the first block of the grid; None: none, or nobody asks."""
@@ -123,7 +123,7 @@ class LeaderOrder(LockstepOrder):
             self._leader.emit(event)
 
     def _complete_barrier(self, event: BarrierComplete) -> None:
-        waiting = sum(len(one.lanes) for one in event.waiting)
+        waiting = sum(len(waiters.lanes) for waiters in event.waiting)
         if waiting == self._block_threads:
             self._times.meet_blocks(np.arange(self._blocks))
 

@@ -94,14 +94,14 @@ class LockstepMemory:
         width = self._cells.cell_bytes
         each = ceil_div(size_bytes, width)
         for piece in self._cells.pieces(addresses // width):
-            own = lanes if piece.positions is None else lanes[piece.positions]
-            yield self._table(piece.stretch), touch_cells(piece.cells, each, own, times)
+            piece_lanes = lanes if piece.positions is None else lanes[piece.positions]
+            yield self._table(piece.stretch), touch_cells(piece.cells, each, piece_lanes, times)
 
     def _table(self, stretch: Stretch) -> LockstepCells:
-        known = self._tables.get(stretch.first)
-        if known is None:
-            known = self._tables[stretch.first] = (stretch, self._begin(stretch))
-        return known[1]
+        entry = self._tables.get(stretch.first)
+        if entry is None:
+            entry = self._tables[stretch.first] = (stretch, self._begin(stretch))
+        return entry[1]
 
     def _begin(self, stretch: Stretch) -> LockstepCells:
         """What clusters that ran before have left."""
@@ -138,16 +138,16 @@ class LockstepMemory:
         """What blocks from a thread on have done, and what others have read before them."""
         cells = {first: table.list_touched(first_thread) for first, (_, table) in self._tables.items()}
         copied = [
-            CopiedCells(stretch.first, own, pc, thread)
-            for stretch, own, pc, thread in self._copied
+            CopiedCells(stretch.first, copied_cells, pc, thread)
+            for stretch, copied_cells, pc, thread in self._copied
             if thread > first_thread
         ]
         return MemoryTouched(cells, copied, self._rows_read)
 
     def join(self, touched: MemoryTouched) -> None:
         """Add what other batches did elsewhere at the same time."""
-        for first, own in touched.cells.items():
-            self._table(self._cells.stretch_at(first)).join(own)
+        for first, other in touched.cells.items():
+            self._table(self._cells.stretch_at(first)).join(other)
         for first, cells, pc, thread in touched.copied:
             stretch = self._cells.stretch_at(first)
             self._table(stretch).copy(cells, thread)

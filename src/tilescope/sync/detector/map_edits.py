@@ -60,8 +60,8 @@ class MapEdits:
             if not is_own.any():
                 continue
             edits = stamps[is_own]
-            known = context.clocks.view(lane)[HAPPENS_BEFORE]
-            if any(self._covers(one, known, edits) for one in self._acquired.get(address, ())):
+            clock = context.clocks.view(lane)[HAPPENS_BEFORE]
+            if any(self._covers(acquired, clock, edits) for acquired in self._acquired.get(address, ())):
                 continue
             before = context.side(unpack_stamp(int(edits[0])), was_write=True)
             context.report("map fence", before, Side(context.pc, "copy", lane), "global", address)

@@ -121,32 +121,32 @@ class MbarrierBytes:
         For mbarrier.inval all uses must be over in time, as in cuda::pipeline, whose last warp invalidates the mbarriers; to
         write other data there, they must have happened before.
         """
-        known = self._clock_of(now, vector)
+        clock = self._clock_of(now, vector)
         assert barrier.init is not None
         assert barrier.init.lane is not None
-        if known[barrier.init.lane] < barrier.init_epoch:
+        if clock[barrier.init.lane] < barrier.init_epoch:
             self._report("barrier reuse", barrier.init, now, place)
             return False
         for user, (epoch, pc) in barrier.users.items():
-            if known[user] < epoch:
+            if clock[user] < epoch:
                 self._report("barrier reuse", Side(pc, "arrival", user), now, place)
                 return False
         return True
 
     def _require_nothing_pending(self, barrier: MbarrierHistory, now: Side, place: int) -> None:
         """Report a copy, a commit or an arrival behind copies that may still reach an mbarrier when it is invalidated."""
-        known = self._clock_of(now, EXECUTED)
+        clock = self._clock_of(now, EXECUTED)
         for is_own_load in (True, False):
-            copy_pc = barrier.unfinished_copy(known, is_own_load=is_own_load)
+            copy_pc = barrier.unfinished_copy(clock, is_own_load=is_own_load)
             if copy_pc is not None:
                 self._report("barrier pending", Side(copy_pc, "copy", None), now, place)
                 return
         commit = barrier.last_commit
-        if commit is not None and known[barrier.column] < commit.epoch and not self._has_later_commit(commit, known):
+        if commit is not None and clock[barrier.column] < commit.epoch and not self._has_later_commit(commit, clock):
             self._report("barrier pending", Side(commit.pc, "tcgen05.commit", None), now, place)
             return
         for pc, arrivals in barrier.late_arrivals.items():
-            is_open = known[arrivals.columns] < arrivals.epochs
+            is_open = clock[arrivals.columns] < arrivals.epochs
             if is_open.any():
                 lane = int(arrivals.columns[np.argmax(is_open)]) % self._context.clocks.lane_count
                 self._report("barrier pending", Side(pc, "arrival", lane), now, place)

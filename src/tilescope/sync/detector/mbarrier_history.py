@@ -107,9 +107,9 @@ class MbarrierHistory:
 
     def note_wait(self, pc: int, waits: Moments) -> None:
         """Lanes passed a wait for the last phase: an arrival in this one must be ordered after that."""
-        held = self.waits.get(pc)
-        if held is not None:
-            waits = held.without(waits.columns).union(waits)
+        earlier = self.waits.get(pc)
+        if earlier is not None:
+            waits = earlier.without(waits.columns).union(waits)
         self.waits[pc] = waits
 
     def arrive_remotely(self, pc: int, clock: VectorClock, semantics: MbarrierSemantics) -> None:
@@ -174,17 +174,17 @@ class MbarrierHistory:
 
     def note_late_arrival(self, pc: int, arrivals: Moments) -> None:
         """Lanes will arrive when their copies have completed."""
-        held = self.late_arrivals.get(pc)
-        self.late_arrivals[pc] = arrivals if held is None else held.without(arrivals.columns).union(arrivals)
+        earlier = self.late_arrivals.get(pc)
+        self.late_arrivals[pc] = arrivals if earlier is None else earlier.without(arrivals.columns).union(arrivals)
 
     def spill(self, size_bytes: int, phase: int) -> None:
         """A copy of a phase completed after the phase: too few bytes were expected. The first such phase is kept."""
-        held = self.spilled
-        if held is None:
-            held = self.last_bytes
+        phase_bytes = self.spilled
+        if phase_bytes is None:
+            phase_bytes = self.last_bytes
             self.spilled_phase = phase
-        if held is not None and phase == self.spilled_phase:
-            self.spilled = held._replace(came=held.came + size_bytes)
+        if phase_bytes is not None and phase == self.spilled_phase:
+            self.spilled = phase_bytes._replace(came=phase_bytes.came + size_bytes)
 
     def expect(self, expected_bytes: int, pc: int) -> None:
         """An instruction adds to the bytes that this phase expects."""

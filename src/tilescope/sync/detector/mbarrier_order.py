@@ -41,35 +41,37 @@ class Mbarriers:
 
     def history_at(self, address: int) -> MbarrierHistory:
         """The mbarrier at a shared address."""
-        found = self.at.get(address)
-        if found is None:
-            found = self.at[address] = MbarrierHistory(self._context.clocks.new_column())
-        return found
+        history = self.at.get(address)
+        if history is None:
+            history = self.at[address] = MbarrierHistory(self._context.clocks.new_column())
+        return history
 
     def init(self, event: MbarrierInit) -> None:
         """mbarrier.init."""
         address = event.address
-        held = self.history_at(address)
+        previous = self.history_at(address)
         epoch = int(self._context.clocks.own[event.lane])
         side = Side(event.pc, "init", event.lane)
-        made = MbarrierHistory(held.column, event.arrivals, side, epoch, phases=held.phases, first_phase=held.phases)
-        self.bytes.init(address, held, made)
-        self.at[address] = made
+        history = MbarrierHistory(
+            previous.column, event.arrivals, side, epoch, phases=previous.phases, first_phase=previous.phases
+        )
+        self.bytes.init(address, previous, history)
+        self.at[address] = history
 
     def inval(self, event: MbarrierInval) -> None:
         """mbarrier.inval."""
         address = event.address
-        held = self.history_at(address)
-        invalidated = self.bytes.inval(address, event.lane, held)
+        previous = self.history_at(address)
+        invalidated = self.bytes.inval(address, event.lane, previous)
         self._keep_use(address)
-        self.at[address] = MbarrierHistory(held.column, phases=held.phases, invalidated=invalidated)
+        self.at[address] = MbarrierHistory(previous.column, phases=previous.phases, invalidated=invalidated)
 
     def uses(self, rank: int) -> dict[int, MbarrierUse]:
         """By offset: the mbarriers of a block, invalidated ones included, and how they were used."""
         for address in self.at:
             self._keep_use(address)
-        own = {address: use for address, use in self._uses.items() if address >> SHARED_RANK_SHIFT == rank}
-        return {address & SHARED_OFFSET_MASK: use for address, use in own.items()}
+        block_uses = {address: use for address, use in self._uses.items() if address >> SHARED_RANK_SHIFT == rank}
+        return {address & SHARED_OFFSET_MASK: use for address, use in block_uses.items()}
 
     def _keep_use(self, address: int) -> None:
         barrier = self.at[address]
@@ -96,7 +98,7 @@ class Mbarriers:
                 barrier.is_published = True
 
     def _made_by(self, lanes: LaneNumbers) -> list[MbarrierHistory]:
-        return [one for one in self.at.values() if one.init is not None and one.init.lane in lanes]
+        return [history for history in self.at.values() if history.init is not None and history.init.lane in lanes]
 
     def use(self, address: int, lanes: LaneNumbers, how: How = "arrival") -> MbarrierHistory:
         """Some lanes use an mbarrier: its init must be visible to them."""

@@ -170,12 +170,12 @@ class Conflicts:
         key: tuple[object, ...] = (conflict.mistake, before, conflict.now.pc, conflict.now.how, conflict.space)
         if conflict.mistake == "tensor fence":
             key = (conflict.mistake,)  # a kernel has these fences, or none: reported once
-        held = self.found.get(key)
-        if held is None:
+        entry = self.found.get(key)
+        if entry is None:
             if len(self.found) >= MOST_CONFLICTS:
                 return
-            held = self.found[key] = conflict
-        elif conflict.is_between_clusters and not held.is_between_clusters:
-            conflict.times = held.times
-            held = self.found[key] = conflict  # no barrier of a block orders these
-        held.times += 1
+            entry = self.found[key] = conflict
+        elif conflict.is_between_clusters and not entry.is_between_clusters:
+            conflict.times = entry.times
+            entry = self.found[key] = conflict  # no barrier of a block orders these
+        entry.times += 1

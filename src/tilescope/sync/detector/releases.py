@@ -77,8 +77,8 @@ class SyncWords:
         key = (release.clock.cluster, release.rank, release.scope)
         at_word = self.releases.setdefault(address, {})
         number = self.newest_number(address) + 1
-        held = at_word.pop(key, None)
-        joined = release if held is None else release.join(held)
+        previous = at_word.pop(key, None)
+        joined = release if previous is None else release.join(previous)
         at_word[key] = joined._replace(number=number)
 
     def newest_number(self, address: int) -> int:

@@ -51,10 +51,10 @@ class ThreadBarriers:
         lanes = event.lanes
         warps = lanes // WARP_LANES
         for warp in np.unique(warps).tolist():
-            own = lanes[warps == warp]
-            clocks.synchronize(own, clocks.release(own))
+            warp_lanes = lanes[warps == warp]
+            clocks.synchronize(warp_lanes, clocks.release(warp_lanes))
             if self.fences is not None:
-                self.fences.share_observed(own, self.fences.observed_by(own))
+                self.fences.share_observed(warp_lanes, self.fences.observed_by(warp_lanes))
 
     def converge(self, event: Converge) -> None:
         """shfl.sync, mma.sync, wgmma …: the lanes of each group wait for each other, and no memory is ordered."""
@@ -93,7 +93,7 @@ class ThreadBarriers:
             return
         clock = barrier.arriving
         barrier.phases += 1
-        seen = barrier.seen
+        observed = barrier.seen
         barrier.arriving = None
         barrier.seen = []
         if event.waiting:
@@ -101,7 +101,7 @@ class ThreadBarriers:
             clock.put(barrier.column, barrier.phases)
             self._context.clocks.synchronize(lanes, clock)
             if self.fences is not None:
-                self.fences.share_observed(lanes, seen)
+                self.fences.share_observed(lanes, observed)
 
     def arrive_at_cluster(self, event: ClusterArrive) -> None:
         """barrier.cluster.arrive: a relaxed one releases what fences before it cover."""

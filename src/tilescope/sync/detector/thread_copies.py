@@ -102,8 +102,8 @@ class CpAsyncOrder:
 
     def end(self, lanes: LaneNumbers, rank: int) -> None:
         """Report pending copies of the lanes of a block that has ended."""
-        done = np.maximum(self._context.clocks.own[self._first_column + lanes], self._arrived[lanes])
-        is_left = self.issued[lanes] > done
+        completed = np.maximum(self._context.clocks.own[self._first_column + lanes], self._arrived[lanes])
+        is_left = self.issued[lanes] > completed
         if is_left.any():
             lane = int(lanes[np.argmax(is_left)])
             side = Side(int(self._pcs[lane]), "cp.async", lane)

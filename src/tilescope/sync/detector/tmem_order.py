@@ -148,14 +148,14 @@ class TmemOrder:
 
     def _actor(self, how: ActorHow, number: int) -> Actor:
         key = (how, number)
-        found = self._actors.get(key)
-        if found is None:
+        actor = self._actors.get(key)
+        if actor is None:
             clocks = self._context.clocks
-            found = Actor(how, number, clocks.new_column(), clocks.new_column(), clocks.new_column())
-            self._actors[key] = found
-            self._by_column[found.column] = found
-            self._context.tensor_columns[found.column] = PublishedColumns(found.fenced, found.issued)
-        return found
+            actor = Actor(how, number, clocks.new_column(), clocks.new_column(), clocks.new_column())
+            self._actors[key] = actor
+            self._by_column[actor.column] = actor
+            self._context.tensor_columns[actor.column] = PublishedColumns(actor.fenced, actor.issued)
+        return actor
 
     def _begin(self, actor: Actor) -> int:
         """The stamp of the next access of an actor."""
@@ -207,12 +207,12 @@ class TmemOrder:
         warps = lanes // WARP_LANES
         for warp in np.unique(warps).tolist():
             loading = self._loading.get(warp, {})
-            came = {loading[register] for register in event.registers if register in loading}
-            if came:
-                left = {register: epoch for register, epoch in loading.items() if epoch not in came}
-                self._loading[warp] = left
+            completed = {loading[register] for register in event.registers if register in loading}
+            if completed:
+                pending = {register: epoch for register, epoch in loading.items() if epoch not in completed}
+                self._loading[warp] = pending
                 actor = self._actor("ld", warp)
-                finished = min(left.values(), default=actor.epoch + 1) - 1
+                finished = min(pending.values(), default=actor.epoch + 1) - 1
                 self._context.clocks.learn(lanes[warps == warp], actor.column, finished)
 
     def work(self, event: TmemWork) -> None:
@@ -255,8 +255,8 @@ class TmemOrder:
                 self._meet_writes(access, cells, in_order=written_by_copy[cells] == _NO_SHAPE)
                 self._require_written(access, cells)
                 self._reads[cells, -1] = stamp
-            same = self._shape_of_write[d_cells]
-            self._meet_writes(access, d_cells, in_order=(same == number) | (same == _NO_SHAPE))
+            shapes = self._shape_of_write[d_cells]
+            self._meet_writes(access, d_cells, in_order=(shapes == number) | (shapes == _NO_SHAPE))
             self._meet_reads(access, d_cells)
             if event.adds_d:
                 self._require_written(access, d_cells)
@@ -302,8 +302,8 @@ class TmemOrder:
         if is_piped and other.how == "core" and self._is_issued_before(access, other, before.epoch):
             return
         clocks = self._context.clocks
-        known = int(clocks.time_known_to(access.lanes, other.column).max())
-        if known < before.epoch and not self._is_freed_later(access, other, before.epoch):
+        known_epoch = int(clocks.time_known_to(access.lanes, other.column).max())
+        if known_epoch < before.epoch and not self._is_freed_later(access, other, before.epoch):
             self._report("tensor memory", self._side(other, before.pc), access, cell)
         elif access.now.how != "tcgen05.dealloc" and not self._is_fenced(access, other, before.epoch):
             self._report("tensor fence", self._side(other, before.pc), access, cell)
@@ -320,8 +320,8 @@ class TmemOrder:
             return True
         if access.actor.how != "core":
             return False
-        known = int(self._context.clocks.time_known_to(access.lanes, other.issued).max())
-        return known >= epoch
+        issued_epoch = int(self._context.clocks.time_known_to(access.lanes, other.issued).max())
+        return issued_epoch >= epoch
 
     def _is_fenced(self, access: _Access, other: Actor, epoch: int) -> bool:
         """Whether the documented fences lie between; a warp that waited for its own access needs none."""
@@ -346,9 +346,9 @@ class TmemOrder:
 
     def _require_allocated(self, access: _Access, places: Places) -> None:
         columns_held = np.zeros(TMEM_COLUMNS, np.bool_)
-        for held in self._allocations:
-            if held.rank == access.rank:
-                columns_held[held.first : held.first + held.columns] = True
+        for allocation in self._allocations:
+            if allocation.rank == access.rank:
+                columns_held[allocation.first : allocation.first + allocation.columns] = True
         is_allocated = columns_held[places % TMEM_COLUMNS]
         if not is_allocated.all():
             columns = places[~is_allocated] % TMEM_COLUMNS
@@ -362,8 +362,10 @@ class TmemOrder:
         lane = word >> 16
         warp = access.actor.number % (self._context.cluster.block_lanes // WARP_LANES)
         if lane // QUARTER_LANES != warp % QUARTERS:
-            own = warp % QUARTERS * QUARTER_LANES + lane % QUARTER_LANES
-            self._context.report("tensor quarter", None, access.now, "tensor", None, lane=lane, warp=warp, own_lane=own)
+            own_lane = warp % QUARTERS * QUARTER_LANES + lane % QUARTER_LANES
+            self._context.report(
+                "tensor quarter", None, access.now, "tensor", None, lane=lane, warp=warp, own_lane=own_lane
+            )
 
     def _read_shared(self, how: UnitHow, lane: int, rank: int, addresses: Places, size_bytes: int) -> None:
         """Operands in a block's shared memory, which the tensor core reads until a commit completes."""
@@ -428,24 +430,24 @@ class TmemOrder:
         for actor in self._actors.values():
             if actor.how == "core":
                 if actor.number in own_lanes:
-                    own = np.array([actor.number])
-                    clocks.learn(own, actor.issued, actor.epoch)
+                    actor_lanes = np.array([actor.number])
+                    clocks.learn(actor_lanes, actor.issued, actor.epoch)
                 continue
             if actor.number in is_of_warp:
-                own = lanes[is_of_warp[actor.number]]
-                clocks.learn(own, actor.fenced, int(clocks.time_known_to(own, actor.column).max()))
+                actor_lanes = lanes[is_of_warp[actor.number]]
+                clocks.learn(actor_lanes, actor.fenced, int(clocks.time_known_to(actor_lanes, actor.column).max()))
 
     def _fence_after(self, lanes: LaneNumbers) -> None:
         """tcgen05.fence::after_thread_sync: what happens before these lanes is ordered before their later work."""
         clocks = self._context.clocks
         for actor in self._actors.values():
-            known = clocks.time_known_to(lanes, actor.fenced)
-            if not known.any():
+            known_epochs = clocks.time_known_to(lanes, actor.fenced)
+            if not known_epochs.any():
                 continue
-            held = self._behind_fence.get(actor.fenced)
-            if held is None:
-                held = self._behind_fence[actor.fenced] = np.zeros(clocks.lane_count, np.int32)
-            held[lanes] = np.maximum(held[lanes], known)
+            epochs = self._behind_fence.get(actor.fenced)
+            if epochs is None:
+                epochs = self._behind_fence[actor.fenced] = np.zeros(clocks.lane_count, np.int32)
+            epochs[lanes] = np.maximum(epochs[lanes], known_epochs)
 
     def allocate(self, event: TmemAlloc) -> None:
         """tcgen05.alloc of a warp: the right to allocate, and the address that it leaves in shared memory.
@@ -486,7 +488,9 @@ class TmemOrder:
             now = Side(event.pc, "tcgen05.dealloc", lane)
             self._context.report("tensor dealloc", None, now, "tensor", None, first=first, columns=columns)
             return
-        self._allocations = [held for held in self._allocations if (held.rank, held.first) != (rank, first)]
+        self._allocations = [
+            allocation for allocation in self._allocations if (allocation.rank, allocation.first) != (rank, first)
+        ]
         warp_lanes = lane // WARP_LANES * WARP_LANES + np.arange(WARP_LANES)
         actor = self._actor("st", lane // WARP_LANES)
         access = _Access(Side(self._context.pc, "tcgen05.dealloc", lane), warp_lanes, actor, rank)
@@ -511,8 +515,8 @@ class TmemOrder:
             if clock.over[barrier.column] < commit.epoch:
                 side = Side(commit.pc, "tcgen05.commit", None)
                 context.report("block end", None, side, "shared", None, rank=rank)
-        for held in self._allocations:
-            if held.rank == rank:
-                last = held.first + held.columns - 1
-                facts = {"rank": rank, "first": held.first, "last": last, "columns": held.columns}
-                context.report("tensor leak", None, held.side, "tensor", None, **facts)
+        for allocation in self._allocations:
+            if allocation.rank == rank:
+                last = allocation.first + allocation.columns - 1
+                facts = {"rank": rank, "first": allocation.first, "last": last, "columns": allocation.columns}
+                context.report("tensor leak", None, allocation.side, "tensor", None, **facts)

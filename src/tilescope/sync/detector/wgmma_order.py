@@ -132,12 +132,12 @@ class WgmmaOrder:
 
         Lanes forget nothing: what was known to them for the last instruction need not be looked up again.
         """
-        known = self._known.get(warpgroup)
-        if known is None or known.lanes is not lanes or product.epoch > known.epoch:
+        finished = self._known.get(warpgroup)
+        if finished is None or finished.lanes is not lanes or product.epoch > finished.epoch:
             clocks = self._context.clocks
             epochs = clocks.time_known_to(self._own_lanes(warpgroup, lanes), clocks.first_warpgroup + warpgroup)
-            known = self._known[warpgroup] = KnownEpoch(lanes, int(epochs.min()))
-        return product.epoch <= known.epoch
+            finished = self._known[warpgroup] = KnownEpoch(lanes, int(epochs.min()))
+        return product.epoch <= finished.epoch
 
     def _own_lanes(self, warpgroup: int, lanes: LaneNumbers) -> LaneNumbers:
         """Those lanes that are of a warpgroup."""

@@ -62,15 +62,15 @@ class Threads:
         is_foreign = (seen.clusters != self.clocks.cluster) & (epochs > 0)
         if not is_foreign.any():
             return self.clocks.is_ordered(lanes, np.where(epochs > 0, columns, 0), epochs, self.vector)
-        known = self.clocks.is_ordered(
+        is_before = self.clocks.is_ordered(
             lanes, np.where(is_foreign, 0, columns), np.where(is_foreign, 0, epochs), self.vector
         )
         rows = self.clocks.row_of_lane[lanes]
         for row in np.unique(rows).tolist():
-            own = is_foreign & ((rows == row) if columns.ndim == 1 else (rows == row)[:, None])
+            chosen = is_foreign & ((rows == row) if columns.ndim == 1 else (rows == row)[:, None])
             known_of = {cluster: vectors[HAPPENS_BEFORE] for cluster, vectors in self.clocks.others[row].items()}
-            known[own] = _are_others_ordered(known_of, seen, own)
-        return known
+            is_before[chosen] = _are_others_ordered(known_of, seen, chosen)
+        return is_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +138,11 @@ class Unit:
         if seen.clusters is None:
             return np.asarray(visible[columns] >= epochs)
         is_foreign = (seen.clusters != self.cluster) & (epochs > 0)
-        known = visible[np.where(is_foreign | (epochs == 0), 0, columns)] >= np.where(is_foreign, 0, epochs)
+        is_before = visible[np.where(is_foreign | (epochs == 0), 0, columns)] >= np.where(is_foreign, 0, epochs)
         if is_foreign.any():
             visible_of = {cluster: self.find_visible(vectors) for cluster, vectors in self.others.items()}
-            known[is_foreign] = _are_others_ordered(visible_of, seen, is_foreign)
-        return np.asarray(known)
+            is_before[is_foreign] = _are_others_ordered(visible_of, seen, is_foreign)
+        return np.asarray(is_before)
 
 
 def _are_others_ordered(known_of: dict[int, Vector], seen: Seen, chosen: Flags) -> Flags:
@@ -150,14 +150,14 @@ def _are_others_ordered(known_of: dict[int, Vector], seen: Seen, chosen: Flags) 
     assert seen.clusters is not None
     stamps = seen.stamps[chosen]
     clusters = seen.clusters[chosen]
-    known = np.zeros(len(stamps), np.bool_)
+    is_before = np.zeros(len(stamps), np.bool_)
     for cluster in np.unique(clusters).tolist():
         vector = known_of.get(cluster)
         if vector is None:
             continue
-        theirs = clusters == cluster
-        columns = columns_of(stamps[theirs])
+        of_cluster = clusters == cluster
+        columns = columns_of(stamps[of_cluster])
         is_heard_of = columns < len(vector)
-        epochs = epochs_of(stamps[theirs])
-        known[theirs] = is_heard_of & (vector[np.minimum(columns, len(vector) - 1)] >= epochs)
-    return known
+        epochs = epochs_of(stamps[of_cluster])
+        is_before[of_cluster] = is_heard_of & (vector[np.minimum(columns, len(vector) - 1)] >= epochs)
+    return is_before

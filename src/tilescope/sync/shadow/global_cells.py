@@ -99,17 +99,20 @@ class GlobalCells:
         if int(cells.max()) < stretch.end:
             yield Piece(stretch, cells - stretch.first, None)
             return
-        rest = np.arange(len(cells))
-        while len(rest):
-            stretch = self.stretch_at(int(cells[rest].min()))
-            is_inside = cells[rest] < stretch.end
-            positions = rest[is_inside]
+        remaining = np.arange(len(cells))
+        while len(remaining):
+            stretch = self.stretch_at(int(cells[remaining].min()))
+            is_inside = cells[remaining] < stretch.end
+            positions = remaining[is_inside]
             yield Piece(stretch, cells[positions] - stretch.first, positions)
-            rest = rest[~is_inside]
+            remaining = remaining[~is_inside]
 
     def is_written_between(self, first: int, last: int) -> bool:
         """Whether somebody has written a stretch that has some of these cells."""
-        return any(one.first <= last and first < one.end and one.table.is_written for one in self._stretches.values())
+        return any(
+            stretch.first <= last and first < stretch.end and stretch.table.is_written
+            for stretch in self._stretches.values()
+        )
 
     def last_writes(self) -> LastWrites:
         """The last write of each cell."""

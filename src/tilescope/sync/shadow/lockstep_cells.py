@@ -58,12 +58,12 @@ class BatchTimes:
 
     def are_ordered(self, who: Numbers, times: Numbers, lanes: LaneNumbers) -> Flags:
         """Whether accesses of threads, or of several of one block (below 0), happen before what lanes do now."""
-        own = lanes + self.first_thread
+        threads = lanes + self.first_thread
         blocks = np.where(who > 0, (who - 1) // self.block_lanes, -1 - who)
-        is_before = (blocks == own // self.block_lanes) & (times < self._of_block[lanes // self.block_lanes])
+        is_before = (blocks == threads // self.block_lanes) & (times < self._of_block[lanes // self.block_lanes])
         if not is_before.all():
             warps = lanes // WARP_LANES
-            is_own_warp = (who > 0) & ((who - 1) // WARP_LANES == own // WARP_LANES)
+            is_own_warp = (who > 0) & ((who - 1) // WARP_LANES == threads // WARP_LANES)
             is_before |= is_own_warp & (times < self._of_warp[warps])
         return np.asarray(is_before)
 
@@ -203,25 +203,25 @@ class LockstepCells:
         """Keep one reader, or that there are several that nothing orders."""
         loads = self._loads
         before = loads.who[touch.cells]
-        kept = threads
+        readers = threads
         blocks = -1 - (threads - 1) // touch.times.block_lanes
         is_others = (before != threads) & (before != 0)
         if is_others.any():
             is_joined = is_others.copy()
-            own = touch.at(is_others)
-            is_joined[is_others] = ~touch.times.are_ordered(before[is_others], loads.times[own.cells], own.lanes)
+            others = touch.at(is_others)
+            is_joined[is_others] = ~touch.times.are_ordered(before[is_others], loads.times[others.cells], others.lanes)
             is_own_block = (before == blocks) | (-1 - (before - 1) // touch.times.block_lanes == blocks)
             several = np.where(is_own_block & (before != _SEVERAL_BLOCKS), blocks, _SEVERAL_BLOCKS)
-            kept = np.where(is_joined, several, threads)
-        loads.who[touch.cells] = kept
+            readers = np.where(is_joined, several, threads)
+        loads.who[touch.cells] = readers
         loads.times[touch.cells] = time
-        is_shared = loads.who[touch.cells] != kept  # with another lane of this instruction
+        is_shared = loads.who[touch.cells] != readers  # with another lane of this instruction
         if is_shared.any():
             loads.who[touch.cells[is_shared]] = blocks[is_shared]
             now = loads.who[touch.cells]
             is_foreign = (now < 0) & (now != blocks)
             loads.who[touch.cells[is_foreign]] = _SEVERAL_BLOCKS
-            loads.who[touch.cells[kept == _SEVERAL_BLOCKS]] = _SEVERAL_BLOCKS
+            loads.who[touch.cells[readers == _SEVERAL_BLOCKS]] = _SEVERAL_BLOCKS
 
     def store(self, touch: Touch, pc: int, *, has_equal_values: bool) -> None:
         """Threads store to cells; `has_equal_values`: those that share a cell store the same."""
@@ -232,10 +232,10 @@ class LockstepCells:
             self._atomics.require_ordered(touch, threads)
             self._atomics.who[touch.cells] = 0
         self._stores.put(touch, threads, pc)
-        kept = self._stores.who[touch.cells]
-        if not has_equal_values or not np.array_equal(kept, threads):
+        writers = self._stores.who[touch.cells]
+        if not has_equal_values or not np.array_equal(writers, threads):
             width = touch.times.block_lanes
-            if not has_equal_values or ((kept - 1) // width != (threads - 1) // width).any():
+            if not has_equal_values or ((writers - 1) // width != (threads - 1) // width).any():
                 raise OrderMattersError("two lanes store to one cell")
 
     @property

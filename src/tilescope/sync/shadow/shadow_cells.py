@@ -203,9 +203,9 @@ class ReadTable:
         places = np.flatnonzero(self._has_reads[cells])
         if not len(places):
             return None
-        own = places + (cells.start or 0) if isinstance(cells, slice) else cells[places]
-        stamps = self._stamps[own]
-        clusters = None if self._clusters is None else self._clusters.of(own, stamps, accessor.cluster)
+        read_cells = places + (cells.start or 0) if isinstance(cells, slice) else cells[places]
+        stamps = self._stamps[read_cells]
+        clusters = None if self._clusters is None else self._clusters.of(read_cells, stamps, accessor.cluster)
         if clusters is None and int(stamps.max()) < accessor.settled:
             return None
         is_unknown = (stamps != 0) & ~accessor.are_ordered(Seen(stamps, clusters), places)

@@ -41,8 +41,8 @@ def metadata_operand(
     """The operands that name metadata; a selector that the instruction does not have is refused."""
     copies = fragment(instruction, "E", data_type).copies
     if not isinstance(selector, Immediate) or selector.value not in range(copies):
-        known = listed([str(number) for number in range(copies)], "or")
-        raise RefusedError(f"the sparsity selector of {instruction} with A of {data_type} is the constant {known}")
+        selectors = listed([str(number) for number in range(copies)], "or")
+        raise RefusedError(f"the sparsity selector of {instruction} with A of {data_type} is the constant {selectors}")
     return MetadataOperand(assembler.source(metadata, "b32"), instruction, data_type, selector.value)
 
 

@@ -171,8 +171,10 @@ class Tiles(NamedTuple):
 def _sparse_mma(assembler: Assembler, instruction: Instruction, product: Product, tiles: Tiles) -> Turn:
     """mma.sp: the metadata and the selector come after C."""
     if len(instruction.operands) != _SPARSE_OPERANDS:
-        came = counted(len(instruction.operands), "operand")
-        raise RefusedError(f"{product.name} takes D, A, B, C, the metadata and the sparsity selector, not {came}")
+        operand_count = counted(len(instruction.operands), "operand")
+        raise RefusedError(
+            f"{product.name} takes D, A, B, C, the metadata and the sparsity selector, not {operand_count}"
+        )
     d_operand, a_operand, b_operand, c_operand, metadata, selector = instruction.operands
     d = tiles.d.targets(assembler, d_operand)
     a = tiles.a.sources(assembler, a_operand)

@@ -120,7 +120,7 @@ def decode_narrow_mma(assembler: Assembler, instruction: Instruction, words: Wor
         before = c_tile.gathered(cluster, c, warps)
         scales = None
         if scale_operands is not None and scale_format is not None:
-            of_a, of_b = (_scales(cluster, warps, one, scale_format) for one in scale_operands)
+            of_a, of_b = (_scales(cluster, warps, scale_operand, scale_format) for scale_operand in scale_operands)
             scales = ScaleFactors(of_a, of_b, scale_format.scale_data_type)
         d_tile.fill(cluster, d, warps, product.summed(cluster, left, right, before, scales))
 
@@ -134,11 +134,11 @@ def _named(words: Words, names: tuple[str, ...], operand: str) -> str:
 
 
 def _format(kind: str, vector: str | None, scale_type: str) -> ScaleFormat:
-    wanted = vector or _DEFAULT_VECTOR.get(kind)
+    scale_vec = vector or _DEFAULT_VECTOR.get(kind)
     for row in SCALE_FORMATS.values():
-        if (row.mma_kind, row.qualifier.partition(" ")[0], row.scale_type) == (kind, wanted, scale_type):
+        if (row.mma_kind, row.qualifier.partition(" ")[0], row.scale_type) == (kind, scale_vec, scale_type):
             return row
-    raise RefusedError(f"kind::{kind} has no scale factors of {scale_type} with scale_vec {wanted}")
+    raise RefusedError(f"kind::{kind} has no scale factors of {scale_type} with scale_vec {scale_vec}")
 
 
 def _scale_operands(assembler: Assembler, operands: list[Operand]) -> tuple[ScaleOperand, ScaleOperand]:
@@ -148,7 +148,7 @@ def _scale_operands(assembler: Assembler, operands: list[Operand]) -> tuple[Scal
 
 
 def _scale_operand(assembler: Assembler, operand: Literal["A", "B"], data: Operand, ids: Operand) -> ScaleOperand:
-    byte_id, thread_id = (assembler.source(one, "u16") for one in assembler.vector(ids))
+    byte_id, thread_id = (assembler.source(element, "u16") for element in assembler.vector(ids))
     (register,) = assembler.vector(data)  # CUTLASS writes it in braces
     return ScaleOperand(operand, assembler.source(register, "b32"), byte_id, thread_id)
 
@@ -177,6 +177,6 @@ def _scales(
     except RuleError as error:
         raise fault_of(error, first) from None
     words = cluster.registers[scale.register][warps.lanes].astype(np.uint32)
-    held = np.ascontiguousarray(words).view(np.uint8).reshape(warps.group_count, WARP_LANES, 4)
-    rows = held[:, list(chosen.lanes())][..., list(chosen.bytes_used)]
+    factors = np.ascontiguousarray(words).view(np.uint8).reshape(warps.group_count, WARP_LANES, 4)
+    rows = factors[:, list(chosen.lanes())][..., list(chosen.bytes_used)]
     return np.ascontiguousarray(rows[:, None])

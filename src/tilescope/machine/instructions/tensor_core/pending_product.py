@@ -143,8 +143,8 @@ class TensorProduct(NamedTuple):
         """A fault where the descriptor is of another form than the instruction, or of one that is not multiplied here."""
         form = f"cta_group::{self.form.cta_group}.ws" if self.form.ws else f"cta_group::{self.form.cta_group}"
         if form not in self.descriptor.forms:
-            known = ", ".join(self.descriptor.forms)
-            reason = f"m {self.descriptor.m}, n {self.descriptor.n} with .{form}; such a descriptor belongs to {known}"
+            forms = ", ".join(self.descriptor.forms)
+            reason = f"m {self.descriptor.m}, n {self.descriptor.n} with .{form}; such a descriptor belongs to {forms}"
             raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, self.lane)
         if self.descriptor.sparse != self.form.sparse:
             reason = "an instruction descriptor of a sparse A, with an instruction without .sp"
@@ -256,7 +256,7 @@ class TensorProduct(NamedTuple):
             return summed(slice(None), scales[0])
         step = len(a) // len(scales)
         return np.concatenate(
-            [summed(slice(number * step, (number + 1) * step), one) for number, one in enumerate(scales)]
+            [summed(slice(number * step, (number + 1) * step), factors) for number, factors in enumerate(scales)]
         )
 
     def _nibbles(self, cluster: Cluster) -> list[Nibbles]:
@@ -379,7 +379,7 @@ def _columns_of(scales: list[ScaleFactors] | None, columns: slice) -> list[Scale
     """The factors of some columns of B."""
     if scales is None:
         return None
-    return [one._replace(b=one.b[columns]) for one in scales]
+    return [factors._replace(b=factors.b[columns]) for factors in scales]
 
 
 def _negated(codes: Codes, element: DataType, is_negated: bool) -> Codes:

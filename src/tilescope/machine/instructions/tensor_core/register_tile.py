@@ -105,22 +105,26 @@ class RegisterTile:
 
     def targets(self, assembler: Assembler, operand: Operand) -> tuple[int, ...]:
         """The numbers of the registers that an instruction writes the operand to."""
-        return self._checked(assembler, [(one, assembler.written(one)) for one in assembler.vector(operand)])
+        return self._checked(
+            assembler, [(element, assembler.written(element)) for element in assembler.vector(operand)]
+        )
 
     def sources(self, assembler: Assembler, operand: Operand) -> tuple[int, ...]:
         """The numbers of the registers that an instruction reads the operand from; constants are registers too."""
         width = "b32" if self.register_bits == REGISTER_BITS else "f64"
-        return self._checked(assembler, [(one, assembler.source(one, width)) for one in assembler.vector(operand)])
+        return self._checked(
+            assembler, [(element, assembler.source(element, width)) for element in assembler.vector(operand)]
+        )
 
     def _checked(self, assembler: Assembler, registers: list[tuple[Operand, int]]) -> tuple[int, ...]:
         """The numbers, if there are as many registers as the operand takes, each as wide as it should be."""
-        whose = "the matrix" if self.operand == "matrix" else f"operand {self.operand}"
+        subject = "the matrix" if self.operand == "matrix" else f"operand {self.operand}"
         if len(registers) != self.registers:
-            raise RefusedError(f"{whose} takes {counted(self.registers, 'register')}, not {len(registers)}")
+            raise RefusedError(f"{subject} takes {counted(self.registers, 'register')}, not {len(registers)}")
         for written, number in registers:
             if assembler.dtype(number).itemsize * 8 != self.register_bits:
                 name = written.name if isinstance(written, Register) else "another"
-                raise RefusedError(f"{whose} takes registers of {self.register_bits} bits, unlike {name}")
+                raise RefusedError(f"{subject} takes registers of {self.register_bits} bits, unlike {name}")
         return tuple(number for _, number in registers)
 
     def gathered(self, cluster: Cluster, numbers: Sequence[int], groups: LaneGroups) -> Elements:
@@ -134,10 +138,10 @@ class RegisterTile:
     def fill(self, cluster: Cluster, numbers: Sequence[int], groups: LaneGroups, elements: Elements) -> None:
         """Put the elements of (groups, matrices, rows, columns) into registers."""
         places = _places(self)
-        held = np.ascontiguousarray(elements).reshape(groups.group_count, -1).take(places.scatter, axis=1)
+        scattered = np.ascontiguousarray(elements).reshape(groups.group_count, -1).take(places.scatter, axis=1)
         if places.element_bits == 4:
-            held = packed(held, places.element_bits)
-        by_group = held.view(f"u{places.register_bits // 8}").reshape(groups.group_count, places.registers, -1)
+            scattered = packed(scattered, places.element_bits)
+        by_group = scattered.view(f"u{places.register_bits // 8}").reshape(groups.group_count, places.registers, -1)
         words = np.ascontiguousarray(by_group.swapaxes(0, 1)).reshape(places.registers, -1)
         for number, values in zip(numbers, words, strict=True):
             cluster.registers[number][groups.lanes] = values
@@ -166,22 +170,22 @@ class _Places(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _places(tile: RegisterTile) -> _Places:
-    held = tile.fragment
-    register_bits = max(REGISTER_BITS, held.element_bits)
-    matrix, row, column = held.indices()
+    layout = tile.fragment
+    register_bits = max(REGISTER_BITS, layout.element_bits)
+    matrix, row, column = layout.indices()
     if tile.operand == "B":
         row, column = column, row
-    rows, columns = held.shape if tile.operand != "B" else held.shape[::-1]
-    parts = register_bits // held.element_bits
-    if held.element_bits == 1:
+    rows, columns = layout.shape if tile.operand != "B" else layout.shape[::-1]
+    parts = register_bits // layout.element_bits
+    if layout.element_bits == 1:
         matrix, row, column = matrix[:, ::parts], row[:, ::parts], column[:, ::parts] // parts
         columns //= parts
         parts = 1
     index = (matrix * rows + row) * columns + column  # (threads, values)
     threads, values = index.shape
     scatter = index.reshape(threads, values // parts, parts).swapaxes(0, 1).ravel().astype(np.intp)
-    gather = np.empty(held.matrices * rows * columns, np.intp)
+    gather = np.empty(layout.matrices * rows * columns, np.intp)
     gather[scatter[::-1]] = np.arange(len(scatter))[::-1]  # of copies the first stays
-    shape = (held.matrices, rows, columns)
+    shape = (layout.matrices, rows, columns)
     order = scatter.astype(np.uint16)
-    return _Places(values // parts, register_bits, held.element_bits, shape, gather, scatter, order)
+    return _Places(values // parts, register_bits, layout.element_bits, shape, gather, scatter, order)

@@ -79,12 +79,12 @@ def _pattern(read: SmemRead, word: int) -> _Pattern:
 
 def smem_places(read: SmemRead, word: int, lane: int) -> SmemPlaces:
     """The addresses of a descriptor; an invalid descriptor is a fault."""
-    moved = 0 if word & _IS_ADDRESS else word & _HIGH_START_MASK  # an absolute address does not move with the start
+    start = 0 if word & _IS_ADDRESS else word & _HIGH_START_MASK  # an absolute address does not move with the start
     try:
-        pattern = _pattern(read, word & ~moved)
+        pattern = _pattern(read, word & ~start)
     except RuleError as error:
         raise fault_of(error, lane) from None
-    return SmemPlaces(_START.extract(moved), pattern.offsets, pattern.end)
+    return SmemPlaces(_START.extract(start), pattern.offsets, pattern.end)
 
 
 def stored_codes(cluster: Cluster, read: SmemRead, word: int, rank: int, lane: int) -> Codes:
@@ -107,11 +107,11 @@ def emit_operand_read(cluster: Cluster, operand: Literal["A", "B"], read: SmemRe
     """Emit the read of an operand that one descriptor locates."""
     if word & _IS_ADDRESS:
         return  # its two parts are separate tiles
-    moved = word & _HIGH_START_MASK
-    pattern = _pattern(read, word & ~moved)
-    base = _START.extract(moved)
+    start = word & _HIGH_START_MASK
+    pattern = _pattern(read, word & ~start)
+    base = _START.extract(start)
     shape = ReadShape(operand, read.rows, read.k, read.element_bits, read.major, "tcgen05")
-    operand_bytes = OperandBytes(read, word & ~moved, rank * cluster.shared_stride + base)
+    operand_bytes = OperandBytes(read, word & ~start, rank * cluster.shared_stride + base)
     cluster.emit(OperandRead(cluster.pc, shape, rank, word, base + int(pattern.offsets[0, 0]), operand_bytes))
 
 

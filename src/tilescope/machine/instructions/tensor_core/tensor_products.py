@@ -56,7 +56,7 @@ class Multiplication(NamedTuple):
             self._issue_one(cluster, lane)
 
     def _issue_one(self, cluster: Cluster, lane: int) -> None:
-        own = np.array([lane])
+        lanes = np.array([lane])
         registers = cluster.registers
         number, is_negated = self.adds_d
         if self.zero_mask is not None and int(registers[self.zero_mask][lane]):
@@ -73,16 +73,16 @@ class Multiplication(NamedTuple):
             pc=cluster.pc,
             lane=lane,
             ranks=pair_ranks(int(cluster.block_of_lane[lane]), self.form.cta_group, cluster.blocks, lane),
-            d=_word(self.d, cluster, own),
-            a_tmem=None if self.a_tmem is None else _word(self.a_tmem, cluster, own),
+            d=_word(self.d, cluster, lanes),
+            a_tmem=None if self.a_tmem is None else _word(self.a_tmem, cluster, lanes),
             a_word=0 if self.a_descriptor is None else int(registers[self.a_descriptor][lane]),
             b_word=int(registers[self.b_descriptor][lane]),
-            a_scales=None if self.a_scales is None else _word(self.a_scales, cluster, own),
-            b_scales=None if self.b_scales is None else _word(self.b_scales, cluster, own),
+            a_scales=None if self.a_scales is None else _word(self.a_scales, cluster, lanes),
+            b_scales=None if self.b_scales is None else _word(self.b_scales, cluster, lanes),
             adds_d=bool(registers[number][lane]) != is_negated,
             d_shift=self.d_shift,
             disabled=tuple(int(registers[mask][lane]) for mask in self.disabled),
-            metadata=None if self.metadata is None else _word(self.metadata, cluster, own),
+            metadata=None if self.metadata is None else _word(self.metadata, cluster, lanes),
         )
         try:
             product.begin(cluster)
@@ -122,7 +122,7 @@ def decode_product(assembler: Assembler, instruction: Instruction, words: Words,
     in_tmem = isinstance(a, Address)
     scale_addresses: list[AddressOf] = []
     if is_scaled:
-        scale_addresses = [decode_address(assembler, one) for one in rest[:2]]
+        scale_addresses = [decode_address(assembler, operand) for operand in rest[:2]]
         rest = rest[2:]
     disabled: tuple[int, ...] = ()
     if rest and isinstance(rest[0], Vector):
@@ -146,7 +146,7 @@ def decode_product(assembler: Assembler, instruction: Instruction, words: Words,
 
 
 def _masks(assembler: Assembler, vector: Operand, cta_group: int) -> tuple[int, ...]:
-    masks = tuple(assembler.source(one, "b32") for one in assembler.vector(vector))
+    masks = tuple(assembler.source(mask, "b32") for mask in assembler.vector(vector))
     if len(masks) != 4 * cta_group:
         raise RefusedError(
             f"disable-output-lane has {4 * cta_group} masks with cta_group::{cta_group}, not {len(masks)}"

@@ -81,8 +81,8 @@ def _issue_copy(cluster: Cluster, lane: int, ranks: tuple[int, ...], target: Pla
     read, word, spread = source
     pc = cluster.pc
     places = smem_places(read, word, lane)
-    nothing = np.zeros(0, np.int64)
-    cluster.emit(TmemWork(pc, lane, "tcgen05.cp", ranks, (places.addresses,), (1,), nothing, np.unique(target)))
+    no_places = np.zeros(0, np.int64)
+    cluster.emit(TmemWork(pc, lane, "tcgen05.cp", ranks, (places.addresses,), (1,), no_places, np.unique(target)))
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc

@@ -145,7 +145,7 @@ def decode_move(assembler: Assembler, instruction: Instruction) -> Turn:
     operands = list(instruction.operands)
     reduced: int | None = None
     if move.direction == "ld":
-        registers = tuple(assembler.written(one) for one in assembler.vector(operands.pop(0)))
+        registers = tuple(assembler.written(element) for element in assembler.vector(operands.pop(0)))
         if move.reduction is not None:
             reduced = assembler.written(operands.pop(0))
         address = decode_address(assembler, operands.pop(0))
@@ -153,7 +153,7 @@ def decode_move(assembler: Assembler, instruction: Instruction) -> Turn:
         assembler.program.loaded_registers.update(registers if reduced is None else (*registers, reduced))
     else:
         address = decode_address(assembler, operands.pop(0))
-        registers = tuple(assembler.source(one, "b32") for one in assembler.vector(operands.pop()))
+        registers = tuple(assembler.source(element, "b32") for element in assembler.vector(operands.pop()))
         split = _split(move, operands)
     if len(registers) != move.registers:
         raise RefusedError(f"{move.opcode} takes {move.registers} registers, not {len(registers)}")

@@ -61,20 +61,20 @@ def _multiply(
         if is_taken:
             if adds_d[group]:
                 for number in range(len(d_rows)):
-                    held = registers[d_rows[number], first : first + lanes]
-                    own = order[number * lanes : (number + 1) * lanes]
+                    register = registers[d_rows[number], first : first + lanes]
+                    elements = order[number * lanes : (number + 1) * lanes]
                     for lane in range(lanes):
-                        words[own[lane]] = held[lane]
+                        words[elements[lane]] = register[lane]
             else:
                 words[:] = 0
             is_taken = add_tile(a, a_powers, b, b_powers, d, d_words, fractional_bits, result_bits)
         is_refused[group] = not is_taken
         if is_taken:
             for number in range(len(d_rows)):
-                held = registers[d_rows[number], first : first + lanes]
-                own = order[number * lanes : (number + 1) * lanes]
+                register = registers[d_rows[number], first : first + lanes]
+                elements = order[number * lanes : (number + 1) * lanes]
                 for lane in range(lanes):
-                    held[lane] = words[own[lane]]
+                    register[lane] = words[elements[lane]]
 
 
 multiply = compiled(_multiply)

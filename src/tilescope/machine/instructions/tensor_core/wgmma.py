@@ -87,10 +87,12 @@ class SmemRead(NamedTuple):
         words = list(dict.fromkeys(descriptors.tolist()))
         if len(words) == 1:
             return self._same_matrix(cluster, first_lanes, words[0])
-        own = [descriptors == np.uint64(word) for word in words]
-        found = [self._same_matrix(cluster, first_lanes[is_own], word) for word, is_own in zip(words, own, strict=True)]
-        codes = np.empty((len(descriptors), *found[0].shape[1:]), found[0].dtype)
-        for is_own, matrices in zip(own, found, strict=True):
+        masks = [descriptors == np.uint64(word) for word in words]
+        matrices_of_words = [
+            self._same_matrix(cluster, first_lanes[is_own], word) for word, is_own in zip(words, masks, strict=True)
+        ]
+        codes = np.empty((len(descriptors), *matrices_of_words[0].shape[1:]), matrices_of_words[0].dtype)
+        for is_own, matrices in zip(masks, matrices_of_words, strict=True):
             codes[is_own] = matrices
         return codes
 
@@ -127,9 +129,9 @@ class SmemRead(NamedTuple):
     def announce(self, cluster: Cluster, first_lanes: LaneNumbers, descriptors: Descriptors) -> None:
         """Emit what warpgroups read; a fault where one of them reads past the end of shared memory."""
         for word in dict.fromkeys(descriptors.tolist()):
-            own = first_lanes[descriptors == np.uint64(word)]
-            self._reach(cluster, int(own[0]), word)
-            for lane in cluster.select_heard_lanes(own).tolist() if cluster.bus.is_heard else ():
+            reading_lanes = first_lanes[descriptors == np.uint64(word)]
+            self._reach(cluster, int(reading_lanes[0]), word)
+            for lane in cluster.select_heard_lanes(reading_lanes).tolist() if cluster.bus.is_heard else ():
                 self._announce(cluster, lane, word)
 
     def _announce(self, cluster: Cluster, lane: int, word: int) -> None:
@@ -230,8 +232,8 @@ def warpgroups_of(cluster: Cluster, at: Lanes) -> LaneGroups:
     if (warp_counts < WARPGROUP_WARPS).any():
         group = int(groups[np.argmax(warp_counts < WARPGROUP_WARPS)])
         lane = int(lanes[np.argmax(group_of_lane[lanes] == group)])
-        came = counted(int(warp_counts[groups == group][0]), "warp")
-        reason = f"wgmma is executed by the four warps of a warpgroup together, and only {came} of this one reached it"
+        count = counted(int(warp_counts[groups == group][0]), "warp")
+        reason = f"wgmma is executed by the four warps of a warpgroup together, and only {count} of this one reached it"
         raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, lane)
     return lane_groups(cluster, lanes, WARPGROUP_LANES)
 
@@ -289,14 +291,14 @@ class Multiplication(NamedTuple):
     def _emit(self, cluster: Cluster, issued: Issued) -> None:
         """The operands in shared memory, and the registers, of every warpgroup that multiplies."""
         open_groups = cluster.pending.open_groups["wgmma"]
-        own = self.read_registers
-        used = frozenset((*own, *self.d))
+        read_registers = self.read_registers
+        used = frozenset((*read_registers, *self.d))
         for number, first_lane in enumerate(issued.first_lanes.tolist()):
             operands = [self.b_read.smem_operand(cluster, first_lane, int(issued.b_descriptors[number]))]
             if not self.a:
                 operands.append(self.a_read.smem_operand(cluster, first_lane, int(issued.a_descriptors[number])))
             lanes = np.arange(first_lane, first_lane + WARPGROUP_LANES)
-            read = used if issued.adds_d[number] else frozenset(own)
+            read = used if issued.adds_d[number] else frozenset(read_registers)
             group = int(open_groups[first_lane])
             cluster.emit(WgmmaIssued(cluster.pc, lanes, tuple(operands), group, read, used))
 
@@ -357,14 +359,14 @@ class Issued(NamedTuple):
         b_words = self.b_descriptors[chosen].tolist()
         pairs = list(zip(a_words, b_words, strict=True))
         for pair in dict.fromkeys(pairs):
-            own = np.array([number for number, other in enumerate(pairs) if other == pair])
+            members = np.array([number for number, other in enumerate(pairs) if other == pair])
             if decoded.a:
-                a = decoded.a_codes(cluster, groups, own)
+                a = decoded.a_codes(cluster, groups, members)
             else:
-                a = decoded.a_read.codes(cluster, first_lanes[own], pair[0], decoded.product.a_type)
-            b = decoded.b_read.codes(cluster, first_lanes[own], pair[1], decoded.product.b_type)
-            d = RegistersOfGroups(decoded.d_tile, decoded.d, first_lanes[own], self.adds_d[chosen[own]])
-            is_refused[own] = multiply_groups(cluster, decoded.product, a, b, d)
+                a = decoded.a_read.codes(cluster, first_lanes[members], pair[0], decoded.product.a_type)
+            b = decoded.b_read.codes(cluster, first_lanes[members], pair[1], decoded.product.b_type)
+            d = RegistersOfGroups(decoded.d_tile, decoded.d, first_lanes[members], self.adds_d[chosen[members]])
+            is_refused[members] = multiply_groups(cluster, decoded.product, a, b, d)
         return is_refused
 
     def _multiply_arrays(
@@ -443,8 +445,8 @@ def _options(product: Product, operands: list[Operand], *, a_in_registers: bool)
     if product.a_type.bits == 16:
         names += ["imm-trans-b"] if a_in_registers else ["imm-trans-a", "imm-trans-b"]
     if len(operands) != len(names):
-        wanted = ", ".join(["scale-d", *names])
-        raise RefusedError(f"after the matrices come {wanted}, not {len(operands) + 1} of these")
+        expected = ", ".join(["scale-d", *names])
+        raise RefusedError(f"after the matrices come {expected}, not {len(operands) + 1} of these")
     numbers = {name: _constant(name, operand) for name, operand in zip(names, operands, strict=True)}
     sign_mask = 1 << product.a_type.bits - 1
     return _Options(

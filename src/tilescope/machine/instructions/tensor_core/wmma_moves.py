@@ -68,18 +68,18 @@ class _Transfer:
     def __init__(
         self, tile: RegisterTile, order: Order, space: Space, addresses: AddressOf, stride: int | None
     ) -> None:
-        held = tile.fragment
+        fragment = tile.fragment
         self.tile = tile
         self.space = space
         self.addresses = addresses
         self.stride = stride  # the register that holds it
-        self.bits = held.element_bits
+        self.bits = fragment.element_bits
         self.word = np.dtype(f"u{_word_bits(self.bits) // 8}")
-        rows, columns = held.shape
+        rows, columns = fragment.shape
         self.default_stride = columns if order == "row" else rows
         by_ldmatrix = space == "shared" and tile.operand in ("A", "B")
         verb: Literal["ld", "st"] = "st" if tile.operand == "D" else "ld"
-        accesses = wmma_accesses(held, order, by_ldmatrix=by_ldmatrix)
+        accesses = wmma_accesses(fragment, order, by_ldmatrix=by_ldmatrix)
         self.accesses = [self._ready(access, order, verb) for access in accesses]
 
     def _ready(self, access: LaneAccess, order: Order, verb: Literal["ld", "st"]) -> _Access:
@@ -114,15 +114,15 @@ class _Transfer:
         bases = self.addresses(cluster, warps.lanes).reshape(-1, WARP_LANES)
         strides = np.full(bases.shape, self.default_stride, np.int64)
         if self.stride is not None:
-            held = cluster.registers[self.stride][warps.lanes].astype(np.uint32)
-            strides = held.astype(np.int64).reshape(bases.shape)
+            stride_words = cluster.registers[self.stride][warps.lanes].astype(np.uint32)
+            strides = stride_words.astype(np.int64).reshape(bases.shape)
         for access in self.accesses:
             part = slice(0, access.lanes)
             self._require_whole_words(access, lanes[:, part], strides[:, part])
             line_bytes = access.line * strides[:, part] * self.bits // 8
             addresses = bases[:, part] + line_bytes + access.offset_bytes
-            own = lanes[:, part].ravel()
-            yield _Places(access, own, addresses.ravel(), cluster.live[own])
+            access_lanes = lanes[:, part].ravel()
+            yield _Places(access, access_lanes, addresses.ravel(), cluster.live[access_lanes])
 
     def _require_whole_words(self, access: _Access, lanes: LaneNumbers, strides: Addresses) -> None:
         """A fault where the stride tears apart what a lane takes at once; an H200 faults or rounds the stride down."""
@@ -198,9 +198,9 @@ def _decode_stride(assembler: Assembler, instruction: Instruction) -> int | None
 
 def require_order(data_type: DataType, operand: str, order: Order) -> None:
     """A of fewer than 8 bits is stored by rows, B by columns."""
-    wanted = {"A": "row", "B": "col"}.get(operand, order)
-    if data_type.bits < 8 and order != wanted:
-        raise RefusedError(f"operand {operand} of {data_type.ptx} is .{wanted}, not .{order}")
+    required = {"A": "row", "B": "col"}.get(operand, order)
+    if data_type.bits < 8 and order != required:
+        raise RefusedError(f"operand {operand} of {data_type.ptx} is .{required}, not .{order}")
 
 
 def decode_load(assembler: Assembler, instruction: Instruction) -> Turn:
@@ -219,8 +219,8 @@ def decode_load(assembler: Assembler, instruction: Instruction) -> Turn:
             loaded = cluster.load(transfer.space, lanes, addresses, transfer.word, access.words, cost=access.kind)
             words = np.zeros((len(place.lanes), access.words), transfer.word)
             words[place.is_live] = loaded.reshape(len(lanes), access.words)
-            taken = unpacked(words, transfer.bits) if transfer.bits == 4 else words
-            elements[:, access.elements] = taken.reshape(warps.group_count, access.lanes, -1)
+            codes = unpacked(words, transfer.bits) if transfer.bits == 4 else words
+            elements[:, access.elements] = codes.reshape(warps.group_count, access.lanes, -1)
         tile.fill(cluster, targets, warps, elements)
 
     return Collective(load)

@@ -108,7 +108,8 @@ def _belongs_to_update(program: Program, pc: int) -> bool:
 def _is_one_line(program: Program, first: int, second: int) -> bool:
     """Whether a compiler made two instructions of the same source line."""
     sources = [
-        None if one is None else one.source for one in (program.instructions[first], program.instructions[second])
+        None if instruction is None else instruction.source
+        for instruction in (program.instructions[first], program.instructions[second])
     ]
     return sources[0] is not None and sources[0] == sources[1]
 

@@ -221,11 +221,11 @@ def _count_occurrences(launch: Launch, group: FindingGroup) -> dict[str, object]
 
 def _other_lines(launch: Launch, group: FindingGroup) -> tuple[str, ...]:
     """The lines of the other conflicts that the same fix removes, without those that the finding names anyway."""
-    own = {name_line(launch.program, pc) for conflict in group.own for pc in conflict.pcs if pc is not None}
+    already_named = {name_line(launch.program, pc) for conflict in group.own for pc in conflict.pcs if pc is not None}
     lines: dict[str, None] = {}
     for conflict in itertools.chain.from_iterable(group.others):
         names = [name_line(launch.program, pc) for pc in conflict.pcs if pc is not None]
-        lines.update(dict.fromkeys([name for name in names if name not in own] or names[:1]))
+        lines.update(dict.fromkeys([name for name in names if name not in already_named] or names[:1]))
     return tuple(lines)
 
 
