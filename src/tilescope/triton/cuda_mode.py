@@ -87,11 +87,11 @@ class TorchCalls:
         if options.get("pin_memory"):
             options["pin_memory"] = False
         result = function(*mapped, **options)
-        if result is None or isinstance(result, _PLAIN) or any(result is given for given in args):
+        if result is None or isinstance(result, _PLAIN) or any(result is argument for argument in args):
             return result
         if asked_for is None and mapped == args:
-            given = [value for value in _list_entries((*args, *options.values())) if isinstance(value, self._tensor)]
-            self._mark(result, on_cpu=all(hasattr(value, MARK) for value in given))
+            tensors = [value for value in _list_entries((*args, *options.values())) if isinstance(value, self._tensor)]
+            self._mark(result, on_cpu=all(hasattr(value, MARK) for value in tensors))
         else:
             self._mark(result, on_cpu=mapped == args and not is_cuda_device(self._torch, asked_for))
         return result
