@@ -402,9 +402,8 @@ def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> Epilog
 
 def _c_buffer(gemm: GemmPlan, slices: int) -> str:
     """What is added to C_OFFSET: which of two buffers a slice takes."""
-    group_offset = (
-        f"instance * {gemm.c_buffers} + " if gemm.schedule.ping_pong else ""
-    )  # of a warpgroup with a tile of its own
+    # A warpgroup with a tile of its own has its own buffers.
+    group_offset = f"instance * {gemm.c_buffers} + " if gemm.schedule.ping_pong else ""
     if gemm.c_buffers == 1:
         return " + instance * C_BYTES" if group_offset else ""
     number = "slice" if slices > 1 else "0"

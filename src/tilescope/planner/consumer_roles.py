@@ -112,9 +112,8 @@ def _c_buffer(loading: Loading, number: str = "slice") -> str:
         return ""
     buffers = loading.staging.c_buffers
     takes_turns = loading.staging.takes_turns
-    group_offset = (
-        f"instance * {buffers} + " if takes_turns else ""
-    )  # a warpgroup with a tile of its own has its own buffers
+    # A warpgroup with a tile of its own has its own buffers.
+    group_offset = f"instance * {buffers} + " if takes_turns else ""
     if buffers == 1:
         return group_offset
     in_turn = gemm.schedule.persistent and not gemm.holds_all_slices

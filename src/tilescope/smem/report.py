@@ -194,9 +194,8 @@ def _notes(row: SmemOp, *, merged: bool, masked: bool) -> tuple[str, ...]:
 def _group(row: SmemOp, lanes: list[int], places: list[int]) -> BankGroup:
     """What the lanes of one group cost: different pieces in one bank wait for each other."""
     cell_bytes = row.cell_bytes
-    pieces_by_bank: dict[
-        int, dict[tuple[int, int], list[int]]
-    ] = {}  # first bank → piece, and who takes it alone → its lanes
+    # first bank → piece, and who takes it alone → its lanes
+    pieces_by_bank: dict[int, dict[tuple[int, int], list[int]]] = {}
     for lane in lanes:
         piece = places[lane] // cell_bytes * cell_bytes
         turn = (piece, 0 if row.words_merge else lane)

@@ -85,9 +85,8 @@ def _larger_extents(a: TiledRecord) -> Iterator[Violation]:
     if a.is_interleaved:
         useful_extents[-2:-1] = a.box[-2:-1]  # one slice a copy, whatever the box says
     elif ROW_BITS % a.data_type.bits == 0:
-        useful_extents[0] = rounded_up(
-            useful_extents[0], ROW_BITS // a.data_type.bits
-        )  # rows are multiples of 16 bytes
+        # rows are multiples of 16 bytes
+        useful_extents[0] = rounded_up(useful_extents[0], ROW_BITS // a.data_type.bits)
     trimmed = tuple(min(extent, max(useful, 1)) for extent, useful in zip(a.box, useful_extents, strict=True))
     for axis, (extent, dim) in enumerate(zip(a.box, a.dims, strict=True)):
         if trimmed[axis] < extent <= LARGEST_BOX_EXTENT and dim >= 1:
