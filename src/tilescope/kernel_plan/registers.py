@@ -125,12 +125,12 @@ def _check_split(kernel: KernelDescription, uses: tuple[RegisterUse, ...], block
     for role in kernel.roles:
         if role.registers is not None:
             warps_of[role.registers] = warps_of.get(role.registers, 0) + role.all_warps
-    for asked_for, warps in warps_of.items():
+    for role_registers, warps in warps_of.items():
         if warps % _WARPGROUP_WARPS:
             problems.append(
                 UNEVEN_WARPGROUP.violation(
                     warps=warps,
-                    registers=asked_for,
+                    registers=role_registers,
                     whole=_WARPGROUP_WARPS,
                     filled=ceil_div(warps, _WARPGROUP_WARPS) * _WARPGROUP_WARPS,
                 )

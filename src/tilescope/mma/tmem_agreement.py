@@ -249,7 +249,7 @@ def _copied(scales: ScaleLayout, copies: list[_Copy], operand: ScaleOperand) -> 
     in_halves = any(copy.shape == PAIR_B_COPY for copy in copies)  # of a pair's B: two atoms each, half of n
     cta_group = 2 if in_halves else 1
     first_column = min(copy.address.column for copy in copies)
-    wanted_atoms = {
+    expected_atoms = {
         first_column + copy.address.column: copy.descriptor.start_address // ATOM_BYTES
         for copy in scales.copies(operand, cta_group=cta_group)
     }
@@ -259,7 +259,7 @@ def _copied(scales: ScaleLayout, copies: list[_Copy], operand: ScaleOperand) -> 
         return TmemAgreement(False, subject, crooked, "atom-rows")
     first_byte = min(copy.descriptor.start_address for copy in copies)
     atoms = {copy.address.column: (copy.descriptor.start_address - first_byte) // ATOM_BYTES for copy in copies}
-    for column, atom in sorted(wanted_atoms.items()):
+    for column, atom in sorted(expected_atoms.items()):
         copied_atom = atoms.get(column)
         if copied_atom == atom:
             continue

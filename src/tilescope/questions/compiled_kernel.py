@@ -31,9 +31,9 @@ def triton_kernel(
     """The kernel at "module.py:function", whose module is imported, and so runs; "module.py" has one kernel alone."""
     from tilescope.machine.kernel import Kernel
 
-    path, said_name = kernel_place(place)
+    path, written_name = kernel_place(place)
     module = import_module_at(path)
-    function_name = said_name or _only_kernel(module, path)
+    function_name = written_name or _only_kernel(module, path)
     function = getattr(module, function_name, None)
     if function is None:
         raise MisuseError(f"{path.name} has no {function_name}. {_kernels_in_words(module)}")

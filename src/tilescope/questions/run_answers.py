@@ -85,7 +85,7 @@ def answer_run(asked: Asked) -> Answer:
     verdict = judge_run(run, allow)
     is_proof_asked = asked.get("prove") or asked.get("draw") == TIMELINE
     proof = prove_run(run) if is_proof_asked else None
-    told_of = (
+    paragraphs = (
         describe_work(run, seconds) if verdict.errors else "",
         "\n".join(f"warning: --{line}." for line in verdict.describe_unmatched()),
         asked.get("compiled", ""),
@@ -94,7 +94,7 @@ def answer_run(asked: Asked) -> Answer:
         "" if proof is None else proof.describe(is_verdict_said=not verdict.errors),
         _explain_missing_picture(picture, run),
     )
-    printed = [text for text in told_of if text]
+    printed = [text for text in paragraphs if text]
     timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
     return Answer(
         run,

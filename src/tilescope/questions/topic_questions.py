@@ -127,9 +127,9 @@ def _finders(name: str) -> Iterator[tuple[Finder, str]]:
     if may_name_a_row(name):
         yield from ((group.find, name) for group in row_groups())
     asking = ASKING.match(name)
-    asked_for = name[asking.end() :].strip(" ?\"'") if asking else ""
-    if asked_for and may_name_a_row(asked_for):  # what is e4m3
-        yield from ((group.find, asked_for) for group in row_groups() if group.name != FIELDS)
+    subject = name[asking.end() :].strip(" ?\"'") if asking else ""
+    if subject and may_name_a_row(subject):  # what is e4m3
+        yield from ((group.find, subject) for group in row_groups() if group.name != FIELDS)
     yield from ((find_topic, name) for find_topic in (compared_term, computed_answer, asked_term))
 
 

@@ -39,9 +39,9 @@ def draw_scale_layout(
     row = scales.format
     if element is not None:
         block = element[0], element[1] // row.block
-    asked_for = _asked_for(block, element)
+    title = _asked_for(block, element)
     if scales.atom == "8x4":
-        return draw_small_atoms(scales, block, asked_for)
+        return draw_small_atoms(scales, block, title)
     size = f"{scales.rows} x {scales.k} elements, {row.name}: {scales.rows} x {scales.blocks} of {row.scale_type}"
     sentence = (
         f"One scale for {row.block} elements of k. Four scales of a row are a 32-bit word; "
@@ -57,7 +57,7 @@ def draw_scale_layout(
         f"Scale factors of {size}",
         {
             "sentence": sentence,
-            "element": None if block is None else _place_table(scales, block, asked_for),
+            "element": None if block is None else _place_table(scales, block, title),
             "grids": Beside({"atom": atom, "columns": columns}),
             "tables": Beside({"steps": _steps(scales), "facts": _facts(scales)}),
         },
