@@ -108,17 +108,17 @@ class WordField:
             return [argument_type(self.name, value, "an integer", f"Use {self.first:#x}, for example.")]
         if value in self.values:
             return []
-        held: dict[str, Any] = {self.name: value}
-        told = DESCRIPTOR_FIELD.violation(
+        field_value: dict[str, Any] = {self.name: value}
+        violation = DESCRIPTOR_FIELD.violation(
             field=self.name,
             value=printed_hex(value),
             low_bit=self.low,
             high_bit=self.high,
             numbers=self._numbers(),
             nearest=tuple(hex(number) for number in self._nearest(value)),
-            **held,
+            **field_value,
         )
-        return [told]
+        return [violation]
 
     def _numbers(self) -> str:
         """What the field can hold, in words."""
@@ -189,8 +189,8 @@ class WordFormat:
         largest = (1 << self.bits) - 1
         if not 0 <= number <= largest:
             low = number & largest
-            told = DESCRIPTOR_WORD.wording if low else DESCRIPTOR_WORD_WITHOUT_LOW_BITS
-            raise told.error(word=number, name=self.name, bits=self.bits, largest=largest, low=low)
+            wording = DESCRIPTOR_WORD.wording if low else DESCRIPTOR_WORD_WITHOUT_LOW_BITS
+            raise wording.error(word=number, name=self.name, bits=self.bits, largest=largest, low=low)
         return number
 
     def reserved_ones(self, word: int) -> tuple[int, ...]:
@@ -327,7 +327,7 @@ class Inspection(Value):
 
     def field(self, name: str) -> DescriptorField:
         """The field called `name`."""
-        for known in self.fields:
-            if known.name == name:
-                return known
+        for field in self.fields:
+            if field.name == name:
+                return field
         raise RuleError([unknown_name("field", "name", name, [field.name for field in self.fields])])

@@ -147,9 +147,9 @@ def codes_in(text: str) -> MentionedCodes:
     """
     named = [_NUMBER_OF_NAME[name[0].casefold()] for name in _names(text) if name[0].casefold() in _NUMBER_OF_NAME]
     numbers = [*named, *_by_debugger(text), *_worded(text), *_announced(text)]
-    known = tuple(dict.fromkeys(number for number in numbers if number in CUDA_ERROR))
-    if known:  # old runtimes number some errors otherwise: "error 77: an illegal memory access was encountered"
-        return MentionedCodes(known, ())
+    known_numbers = tuple(dict.fromkeys(number for number in numbers if number in CUDA_ERROR))
+    if known_numbers:  # old runtimes number some errors otherwise: "error 77: an illegal memory access was encountered"
+        return MentionedCodes(known_numbers, ())
     return MentionedCodes((), tuple(dict.fromkeys(numbers)))
 
 
@@ -175,24 +175,24 @@ def _names(text: str) -> Iterator[re.Match[str]]:
 
 def _by_debugger(text: str) -> list[int]:
     """The errors that exceptions of cuda-gdb end in."""
-    numbers = [int(found[1]) for found in _DEBUGGER_EXCEPTION.finditer(text)]
+    numbers = [int(match[1]) for match in _DEBUGGER_EXCEPTION.finditer(text)]
     return [_DEBUGGER_EXCEPTIONS[number] for number in numbers if number in _DEBUGGER_EXCEPTIONS]
 
 
 def _worded(text: str) -> list[int]:
     """The errors in words: the whole text, behind "error" (Triton Error [CUDA]: …), or as a warp's exception in a log."""
-    said = re.sub(r"\s+", " ", text.casefold()).strip(" .")
-    if said in _number_of_words():
-        return [_number_of_words()[said]]
-    exceptions = [_EXCEPTIONS[found[1]] for found in _EXCEPTION.finditer(said.replace("_", " "))]
-    return [*exceptions, *_behind_error(said), *_in_cudas_own_words(said)]
+    words = re.sub(r"\s+", " ", text.casefold()).strip(" .")
+    if words in _number_of_words():
+        return [_number_of_words()[words]]
+    exceptions = [_EXCEPTIONS[match[1]] for match in _EXCEPTION.finditer(words.replace("_", " "))]
+    return [*exceptions, *_behind_error(words), *_in_cudas_own_words(words)]
 
 
 def _in_cudas_own_words(said: str) -> list[int]:
     """The errors whose words stand anywhere in a text, where they are so long that nobody else says them."""
     there = [words for words in _number_of_words() if len(words) >= _OWN_LETTERS and words in said]
-    whole = [words for words in there if not any(words != other and words in other for other in there)]
-    numbers = [_number_of_words()[words] for words in whole]
+    longest = [words for words in there if not any(words != other and words in other for other in there)]
+    numbers = [_number_of_words()[words] for words in longest]
     return [number for number in numbers if number >= LEAST_DISTINCT_CODE]
 
 
@@ -204,9 +204,9 @@ def _number_of_words() -> dict[str, int]:
 
 def _behind_error(said: str) -> Iterator[int]:
     """The errors whose words stand behind "error"; of several that begin alike, the one of most words."""
-    for found in _ERROR.finditer(said):
-        behind = said[found.end() :]
-        words = _first_words(behind) or _first_words(_WHOSE_ERROR.sub("", behind, count=1))
+    for match in _ERROR.finditer(said):
+        following = said[match.end() :]
+        words = _first_words(following) or _first_words(_WHOSE_ERROR.sub("", following, count=1))
         if words:
             yield _number_of_words()[words]
 
@@ -226,8 +226,8 @@ def _announced(text: str) -> Iterator[int]:
         if number is None:
             continue
         is_alone = words == [token]
-        behind = tokens[place + 1] if place + 1 < len(tokens) else "."
-        if is_alone or _is_announced(number, tokens[:place], behind, initializes="initialize" in tokens):
+        following = tokens[place + 1] if place + 1 < len(tokens) else "."
+        if is_alone or _is_announced(number, tokens[:place], following, initializes="initialize" in tokens):
             yield number
 
 

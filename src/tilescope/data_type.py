@@ -180,9 +180,9 @@ def _spellings(name: str) -> Iterator[str]:
     >>> list(_spellings("cutlass::float_e4m3_t"))
     ['cutlass::float_e4m3_t', 'float_e4m3', 'e4m3']
     """
-    whole = " ".join(name.casefold().replace("*", " ").replace("const ", " ").split()).lstrip(".")
-    yield whole
-    plain = re.split(r"::|\.(?!ftz)", whole)[-1]
+    spelling = " ".join(name.casefold().replace("*", " ").replace("const ", " ").split()).lstrip(".")
+    yield spelling
+    plain = re.split(r"::|\.(?!ftz)", spelling)[-1]
     plain = re.sub(r"^(?:cu_tensor_map_data_type_|(?:__)?nv_|__|k(?=[bfhiu]))|(?:_t|_x2|&)$", "", plain)
     yield re.sub(r"_t$", "", plain)
     by_exponent = re.fullmatch(r"(?:fp|float|f)?_?[468]?_?(u?e\dm\d)(?:fnu?)?(?:_t)?", plain)

@@ -84,11 +84,11 @@ class Violation:
         kind = fields_read.pop("kind", cls.kind)
         if not isinstance(kind, str) or kind != cls.kind:
             raise RuleError([unknown_name("kind", "kind", kind, [cls.kind])])
-        known = [field.name for field in fields(cls)]
-        check_fields("violation", fields_read, known, known[:-2])
-        for name, wanted in (("change", "arguments by name, or None"), ("values", "numbers by name")):
+        names = [field.name for field in fields(cls)]
+        check_fields("violation", fields_read, names, names[:-2])
+        for name, expected in (("change", "arguments by name, or None"), ("values", "numbers by name")):
             if fields_read.get(name) is not None and not isinstance(fields_read[name], Mapping):
-                raise RuleError([argument_type(name, fields_read[name], wanted, "Use what to_dict() returned.")])
+                raise RuleError([argument_type(name, fields_read[name], expected, "Use what to_dict() returned.")])
         return cls(**fields_read | {"values": fields_read.get("values") or NO_VALUES})
 
     def _repr_html_(self) -> str:
@@ -106,7 +106,10 @@ def violations_table(violations: Iterable[Violation]) -> str:
     6
     """
     headings = ("severity", "rule", "where", "found", "limit", "fix")
-    rows = [(one.severity, one.rule, one.argument, one.found, one.limit, one.fix) for one in violations]
+    rows = [
+        (violation.severity, violation.rule, violation.argument, violation.found, violation.limit, violation.fix)
+        for violation in violations
+    ]
     return html_table(headings, rows)
 
 
@@ -360,11 +363,11 @@ UNKNOWN_NAME_WORDING = Wording("unknown-name", "error", "{argument}", "{found}",
 
 def check_fields(kind: str, data: Iterable[str], known: Iterable[str], needed: Iterable[str]) -> None:
     """Refuse plain data with fields that a value does not have, or without those that it needs."""
-    names, given = list(known), list(data)
-    strange = [name for name in given if name not in names]
+    names, present = list(known), list(data)
+    strange = [name for name in present if name not in names]
     if strange:
         raise RuleError(unknown_name(f"field of {kind}", "data", name, names) for name in strange)
-    missing = tuple(name for name in needed if name not in given)
+    missing = tuple(name for name in needed if name not in present)
     if missing:
         raise MISSING_FIELD_WORDING.error(kind=kind, missing=missing)
 
@@ -390,8 +393,10 @@ def argument_range(argument: str, value: object, limit: str, fix: str, change: C
     >>> print(argument_range("stages", 0, "1 to 1024", "Use 1."))
     argument-range: stages = 0; 1 to 1024. Use 1.
     """
-    found = f"{argument} = {printed(value)}"
-    violation = ARGUMENT_RANGE_WORDING.violation(argument=argument, found=found, limit=limit, fix=fix, change=change)
+    description = f"{argument} = {printed(value)}"
+    violation = ARGUMENT_RANGE_WORDING.violation(
+        argument=argument, found=description, limit=limit, fix=fix, change=change
+    )
     return _with_value(violation, argument, value)
 
 
@@ -421,19 +426,19 @@ def unknown_name(
     names = list(known)
     nearest = None
     if name is None:
-        found = f"{what} is missing"
+        description = f"{what} is missing"
     elif isinstance(name, str):
-        found = f"{what} {shortened(name, 120)}"
+        description = f"{what} {shortened(name, 120)}"
         nearest = nearest_name(name, [*names, *spellings])
     else:
-        found = f"{what} {printed(name)} ({type(name).__name__})"
+        description = f"{what} {printed(name)} ({type(name).__name__})"
         nearest = name_of_number(name, names)
     limit = _known_names(names)
     if nearest is None:
-        return UNKNOWN_NAME_WORDING.violation(argument=argument, found=found, limit=limit, fix=_example_of(names))
+        return UNKNOWN_NAME_WORDING.violation(argument=argument, found=description, limit=limit, fix=_example_of(names))
     fix = f"Did you mean {nearest}?"
     change = {argument: nearest}
-    return UNKNOWN_NAME_WORDING.violation(argument=argument, found=found, limit=limit, fix=fix, change=change)
+    return UNKNOWN_NAME_WORDING.violation(argument=argument, found=description, limit=limit, fix=fix, change=change)
 
 
 def _known_names(names: list[str]) -> str:

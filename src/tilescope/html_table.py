@@ -23,15 +23,15 @@ def html_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, captio
     <tr><td>stride &lt; 16</td></tr>
     </table>
     """
-    told = [*rows]
+    listed = [*rows]
     lines = ["<table>"]
     if caption:
         lines.append(f'<caption style="text-align:left">{_marked_up(caption)}</caption>')
     if headings:
         lines.append(_line("th", headings))
-    lines += [_line("td", row) for row in told[:MAX_ROWS]]
+    lines += [_line("td", row) for row in listed[:MAX_ROWS]]
     lines.append("</table>")
-    left_out = len(told) - MAX_ROWS
+    left_out = len(listed) - MAX_ROWS
     if left_out > 0:
         lines.append(f"<p>… {left_out} more</p>")
     return "\n".join(lines)

@@ -48,14 +48,14 @@ def _nearest_number(written: str, known: Iterable[str]) -> str | None:
     >>> _nearest_number("256b", ["none", "32B", "128B", "128B_ATOM_32B"])
     '128B'
     """
-    asked = _NUMBERED.fullmatch(written)
-    if asked is None:
+    written_match = _NUMBERED.fullmatch(written)
+    if written_match is None:
         return None
     distances: dict[str, int] = {}
     for name in known:
-        found = _NUMBERED.fullmatch(name.casefold())
-        if found is not None and (found[1], found[3]) == (asked[1], asked[3]):
-            distances[name] = abs(int(found[2]) - int(asked[2]))
+        name_match = _NUMBERED.fullmatch(name.casefold())
+        if name_match is not None and (name_match[1], name_match[3]) == (written_match[1], written_match[3]):
+            distances[name] = abs(int(name_match[2]) - int(written_match[2]))
     return min(distances, key=distances.__getitem__) if distances else None
 
 

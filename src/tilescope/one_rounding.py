@@ -138,12 +138,12 @@ def rounded_fraction(number: Fraction, mode: Rounding) -> float:
     quantum_exponent = max(exponent - 52, -1074)
     quanta = magnitude / Fraction(2) ** quantum_exponent
     count = math.floor(quanta)
-    rest = quanta - count
+    remainder = quanta - count
     towards_infinity = {"rp": number > 0, "rm": number < 0}
     if mode == "rn":
-        count += rest > Fraction(1, 2) or (rest == Fraction(1, 2) and count % 2 == 1)
+        count += remainder > Fraction(1, 2) or (remainder == Fraction(1, 2) and count % 2 == 1)
     elif towards_infinity.get(mode, False):
-        count += rest > 0
+        count += remainder > 0
     if count.bit_length() + quantum_exponent > 1024:
         stays_finite = mode == "rz" or (mode != "rn" and not towards_infinity[mode])
         value = math.ldexp((1 << 53) - 1, 971) if stays_finite else math.inf

@@ -163,15 +163,15 @@ def _check_findings(runs: Sequence[KernelRun], expected: Sequence[str]) -> None:
     from tilescope.machine.report.verdict import read_acceptance
 
     entries = [read_acceptance(entry) for entry in expected]
-    found = [(run, finding) for run in runs for finding in run.findings]
+    findings = [(run, finding) for run in runs for finding in run.findings]
     lines = []
-    for run, finding in found:
+    for run, finding in findings:
         if finding.severity == "error" and not any(entry.matches(finding) for entry in entries):
             lines += [*format_finding(finding), f"  launched at: {run.call_site}"]
     lines += [
         f"no launch has the finding {entry.text}, which this test expects"
         for entry in entries
-        if not any(entry.matches(finding) for _, finding in found)
+        if not any(entry.matches(finding) for _, finding in findings)
     ]
     if lines:
         pytest.fail("\n".join(lines), pytrace=False)

@@ -233,8 +233,8 @@ def pair(argument: str, value: object, least: int | None = None, most: int | Non
     >>> pair("tile", [64, 32], least=1)
     (64, 32)
     """
-    one, other = integers(argument, value, 2, least, most)
-    return one, other
+    first, second = integers(argument, value, 2, least, most)
+    return first, second
 
 
 def known_name(argument: str, value: object, known: Collection[Name], what: str | None = None) -> Name:

@@ -81,8 +81,8 @@ def first_sentence(text: str) -> str:
     >>> first_sentence("Where a product adds up. wgmma has it in registers.")
     'Where a product adds up.'
     """
-    found = _FIRST_SENTENCE.match(text)
-    return text if found is None else found[0]
+    match = _FIRST_SENTENCE.match(text)
+    return text if match is None else match[0]
 
 
 def shortened(text: str, limit: int = 80) -> str:
@@ -241,18 +241,18 @@ def filled(template: str, facts: Facts, units: Mapping[str, Unit] = UNITS) -> st
     """
     if "{" not in template:
         return template
-    said = []
+    parts = []
     for slots, is_optional in _pieces(template):
         if is_optional and not all(facts.get(name) for slot in slots for name in _names_of(slot)):
             continue
         for text, name, shown_as, is_quoted in slots:
-            said.append(text)
+            parts.append(text)
             if name is not None and shown_as.startswith("="):
-                said.append(argument_said(name, _value_of(filled(shown_as[1:], facts, units))))
+                parts.append(argument_said(name, _value_of(filled(shown_as[1:], facts, units))))
             elif name is not None:
                 fact = facts[name]
-                said.append(printed(fact) if is_quoted else _shown(fact, shown_as, units))
-    return "".join(said)
+                parts.append(printed(fact) if is_quoted else _shown(fact, shown_as, units))
+    return "".join(parts)
 
 
 class _HexNumber(int):

@@ -104,21 +104,21 @@ def assert_equal_to(
     __tracebackhide__ = True
     if run.outcome != "finished":
         raise AssertionError(outcome_sentence(run))
-    name, held = _array_of(run, argument)
-    found = held.array
+    name, argument_array = _array_of(run, argument)
+    actual = argument_array.array
     expected = np.asarray(reference)
-    if found.shape != expected.shape:
-        raise AssertionError(f"{name} has the shape {found.shape}, the reference {expected.shape}")
-    is_wrong = ~_are_close(found, expected, rtol, atol)
+    if actual.shape != expected.shape:
+        raise AssertionError(f"{name} has the shape {actual.shape}, the reference {expected.shape}")
+    is_wrong = ~_are_close(actual, expected, rtol, atol)
     if not is_wrong.any():
         return
     flat = int(is_wrong.argmax())
-    index = [int(number) for number in np.unravel_index(flat, found.shape)]
+    index = [int(number) for number in np.unravel_index(flat, actual.shape)]
     message = (
-        f"{name} differs from the reference in {np.count_nonzero(is_wrong)} of {counted(found.size, 'element')}, "
-        f"first at {index}: {found.reshape(-1)[flat]}, not {expected.reshape(-1)[flat]}"
+        f"{name} differs from the reference in {np.count_nonzero(is_wrong)} of {counted(actual.size, 'element')}, "
+        f"first at {index}: {actual.reshape(-1)[flat]}, not {expected.reshape(-1)[flat]}"
     )
-    writer = run.last_writer(held.address + flat * found.itemsize)
+    writer = run.last_writer(argument_array.address + flat * actual.itemsize)
     if writer is not None:
         message += f"; written last at {_place(writer)} by thread {writer.thread} of block {writer.block}"
     raise AssertionError(message)
@@ -160,17 +160,17 @@ def _cut_lines(lines: Sequence[str]) -> list[str]:
 def _array_of(run: KernelRun, argument: int | Array) -> tuple[str, ArgumentArray]:
     """The array of an argument, and how a message names it."""
     if isinstance(argument, int):
-        held = run.arrays[argument] if 0 <= argument < len(run.arrays) else None
-        if held is None:
+        array = run.arrays[argument] if 0 <= argument < len(run.arrays) else None
+        if array is None:
             raise AssertionError(f"args[{argument}] is not an array, nor the address or map of one")
-        return f"args[{argument}]", held
-    for number, held in enumerate(run.arrays):
-        if held is not None and held.array is argument:
-            return f"args[{number}]", held
-    for number, held in enumerate(run.arrays):
-        if held is not None and np.may_share_memory(held.array, argument):
-            offset = argument.__array_interface__["data"][0] - held.array.__array_interface__["data"][0]
-            return f"a part of args[{number}]", ArgumentArray(np.asarray(argument), held.address + offset)
+        return f"args[{argument}]", array
+    for number, array in enumerate(run.arrays):
+        if array is not None and array.array is argument:
+            return f"args[{number}]", array
+    for number, array in enumerate(run.arrays):
+        if array is not None and np.may_share_memory(array.array, argument):
+            offset = argument.__array_interface__["data"][0] - array.array.__array_interface__["data"][0]
+            return f"a part of args[{number}]", ArgumentArray(np.asarray(argument), array.address + offset)
     raise AssertionError("the array is none of the arguments of this run, nor a part of one")
 
 

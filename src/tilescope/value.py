@@ -136,9 +136,9 @@ class Value:
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
-        known = Value._kinds.setdefault(cls.kind, cls)
-        same = (known.__module__, known.__qualname__) == (cls.__module__, cls.__qualname__)  # slots make a class twice
-        assert same, f"two kinds of value are called {cls.kind}: {known} and {cls}"
+        first = Value._kinds.setdefault(cls.kind, cls)
+        same = (first.__module__, first.__qualname__) == (cls.__module__, cls.__qualname__)  # slots make a class twice
+        assert same, f"two kinds of value are called {cls.kind}: {first} and {cls}"
         Value._kinds[cls.kind] = cls
         if not cls.__dict__.get("_extends_a_kind", False):
             for base in cls.__mro__[1:]:  # what other kinds derive from is no kind itself
@@ -147,9 +147,9 @@ class Value:
 
     def to_dict(self) -> PlainData:
         """Plain dicts, lists, strings and numbers, with the value's `kind`; JSON takes it as it is."""
-        told = {field.name: _plain(getattr(self, field.name), field) for field in _fields(self) if field.init}
+        field_values = {field.name: _plain(getattr(self, field.name), field) for field in _fields(self) if field.init}
         derived = {name: _plain(getattr(self, name), _PROPERTY) for name in self._derived}
-        return {"kind": self.kind, **told, **derived}
+        return {"kind": self.kind, **field_values, **derived}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -159,16 +159,16 @@ class Value:
             return Violation.from_dict(data)  # type: ignore[return-value]  # the one kind that is no Value: errors.py comes first
         chosen = _kind_called(kind) if isinstance(kind, str) else None
         if chosen is None or not issubclass(chosen, cls):
-            kinds = sorted(name for name, known in Value._kinds.items() if issubclass(known, cls))
+            kinds = sorted(name for name, value_class in Value._kinds.items() if issubclass(value_class, cls))
             raise RuleError([unknown_name("kind", "kind", kind, kinds)])
         if chosen is not cls and "from_dict" in vars(chosen):  # a value that reads its plain data in its own way
             return chosen.from_dict(data)
-        told = {name: value for name, value in own_data(data).items() if name not in (*chosen._derived, "kind")}
-        known = {field.name: field for field in _fields(chosen) if field.init}
+        field_values = {name: value for name, value in own_data(data).items() if name not in (*chosen._derived, "kind")}
+        chosen_fields = {field.name: field for field in _fields(chosen) if field.init}
         parameters = inspect.signature(chosen).parameters
         needed = (name for name, parameter in parameters.items() if parameter.default is parameter.empty)
-        check_fields(chosen.kind, told, known, needed)
-        return chosen(**{name: _revive(value, known[name]) for name, value in told.items()})
+        check_fields(chosen.kind, field_values, chosen_fields, needed)
+        return chosen(**{name: _revive(value, chosen_fields[name]) for name, value in field_values.items()})
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -182,15 +182,15 @@ class Value:
     def __repr__(self) -> str:
         """The call that makes the value, defaults left out; what is long is cut until the whole is short."""
         parameters = inspect.signature(type(self)).parameters
-        said = (field for field in _fields(self) if field.repr and field.name in parameters)
-        shown = [field for field in said if not _is_default(self, field, parameters[field.name].default)]
-        whole = ""
+        candidates = (field for field in _fields(self) if field.repr and field.name in parameters)
+        shown = [field for field in candidates if not _is_default(self, field, parameters[field.name].default)]
+        text = ""
         for room in _REPR_BUDGETS:
             parts = (f"{field.name}={_cut_repr(getattr(self, field.name), field, room)}" for field in shown)
-            whole = f"{type(self).__name__}({', '.join(parts)})"
-            if len(whole) <= _REPR_BUDGETS[0]:
+            text = f"{type(self).__name__}({', '.join(parts)})"
+            if len(text) <= _REPR_BUDGETS[0]:
                 break
-        return whole
+        return text
 
     def __str__(self) -> str:
         return self.text()
@@ -270,9 +270,9 @@ def rows_table(rows: object) -> str | None:
         return None
     if issubclass(kind, Violation):
         return violations_table(rows)
-    told = [_field_texts(row, _ROW_ROOM) for row in rows]
-    headings = [name for name in told[0] if any(texts[name] not in _NOTHING for texts in told)]
-    return html_table(headings, ([texts[name] for name in headings] for texts in told))
+    text_rows = [_field_texts(row, _ROW_ROOM) for row in rows]
+    headings = [name for name in text_rows[0] if any(texts[name] not in _NOTHING for texts in text_rows)]
+    return html_table(headings, ([texts[name] for name in headings] for texts in text_rows))
 
 
 class Row(Value):
@@ -354,12 +354,12 @@ def _is_array_entry(value: object) -> TypeGuard[np.generic]:
 
 
 def _is_default(value: Value, described: _Field, default: object) -> bool:
-    held = getattr(value, described.name)
+    current = getattr(value, described.name)
     if described.default_factory is not MISSING:
         default = described.default_factory()
-    if isinstance(held, Row) and isinstance(default, str):
-        held = held.name
-    return _same(held, default)
+    if isinstance(current, Row) and isinstance(default, str):
+        current = current.name
+    return _same(current, default)
 
 
 def _cut_repr(value: object, described: _Field, room: int) -> str:
@@ -372,14 +372,14 @@ def _cut_repr(value: object, described: _Field, room: int) -> str:
         return _cut_sequence(value, described, room)
     if isinstance(value, Mapping):
         entries = [f"{key!r}: {_cut_repr(entry, described, room)}" for key, entry in value.items()]
-        whole = f"{{{', '.join(entries)}}}"
-        return whole if len(whole) <= room else f"{{… {len(value)} entries}}"
-    whole = hex(value) if type(value) is int and described.metadata.get("hex") else repr(value)
-    if len(whole) <= room:
-        return whole
+        text = f"{{{', '.join(entries)}}}"
+        return text if len(text) <= room else f"{{… {len(value)} entries}}"
+    text = hex(value) if type(value) is int and described.metadata.get("hex") else repr(value)
+    if len(text) <= room:
+        return text
     if isinstance(value, Value | Violation):
         return f"{type(value).__name__}(…)"
-    return shortened(whole, max(room, _LEAST_ROOM))
+    return shortened(text, max(room, _LEAST_ROOM))
 
 
 def _cut_array(array: _Array, described: _Field, room: int) -> str:
@@ -391,11 +391,11 @@ def _cut_array(array: _Array, described: _Field, room: int) -> str:
 
 def _cut_sequence(value: tuple[object, ...] | list[object], described: _Field, room: int) -> str:
     entries = [_cut_repr(entry, described, room // _ENTRIES_SHOWN) for entry in value[:_ENTRIES_READ]]
-    whole = f"({entries[0]},)" if len(value) == 1 else f"({', '.join(entries)})"
-    is_cut = len(whole) > room or "…" in whole or len(value) > len(entries)
+    text = f"({entries[0]},)" if len(value) == 1 else f"({', '.join(entries)})"
+    is_cut = len(text) > room or "…" in text or len(value) > len(entries)
     if len(value) > _ENTRIES_SHOWN and is_cut:
-        whole = f"({', '.join(entries[:_ENTRIES_SHOWN])}, … {len(value) - _ENTRIES_SHOWN} more)"
-    return whole if len(whole) <= room else f"(… {counted(len(value), 'entry', 'entries')})"
+        text = f"({', '.join(entries[:_ENTRIES_SHOWN])}, … {len(value) - _ENTRIES_SHOWN} more)"
+    return text if len(text) <= room else f"(… {counted(len(value), 'entry', 'entries')})"
 
 
 def _plain(value: object, described: _Field) -> object:
@@ -443,8 +443,8 @@ def _revived_array(value: object, described: _Field) -> object:
     try:
         return read_only(np.array(value, dtype=dtype))
     except (TypeError, ValueError, OverflowError):
-        wanted, fix = f"nested lists of {dtype}", "Use what to_dict() returned."
-        raise RuleError([argument_type(described.name, value, wanted, fix)]) from None
+        expected, fix = f"nested lists of {dtype}", "Use what to_dict() returned."
+        raise RuleError([argument_type(described.name, value, expected, fix)]) from None
 
 
 def _same(one: object, other: object) -> bool:

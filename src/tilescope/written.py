@@ -79,11 +79,11 @@ def pair(text: str) -> tuple[int, int]:
     >>> pair("128x64")
     (128, 64)
     """
-    found = numbers(text)
-    if len(found) != 2:
-        count = "is one number" if len(found) == 1 else f"has {len(found)} numbers"
+    values = numbers(text)
+    if len(values) != 2:
+        count = "is one number" if len(values) == 1 else f"has {len(values)} numbers"
         raise ValueError(f"{shortened(text, 40)!r} {count}", "two, such as 5,8")
-    return found[0], found[1]
+    return values[0], values[1]
 
 
 def extents(text: str, count: int | None = None) -> tuple[int, ...]:

@@ -202,12 +202,12 @@ def _card_of_cells(name: str, cells: PlainData) -> Card:
         latency_us=rates["latency_us"],
         issue_ns=MappingProxyType(rates["issue_ns"]),
     )
-    known = card_called(cells["card"])
+    listed = card_called(cells["card"])
     tflop_per_s: Mapping[str, float] = MappingProxyType({})
     measured = MEASURED_BY_BENCH
-    if known is not None:
-        tflop_per_s = known.tflop_per_s
-        measured |= known.measured
+    if listed is not None:
+        tflop_per_s = listed.tflop_per_s
+        measured |= listed.measured
     return Card(
         name=name,
         arch=ARCH[cells["arch"]],

@@ -23,9 +23,9 @@ def free_path(name: str) -> Path:
     """The file for a card of the user's own; a name that a row of the table has is refused."""
     if not SAVED_NAME.fullmatch(name):
         raise CARD_NAME_SPELLING.error(name=name)
-    known = card_called(name)
-    if known is not None:
-        raise CARD_NAME_TAKEN.error(name=name, known=known.name)
+    listed = card_called(name)
+    if listed is not None:
+        raise CARD_NAME_TAKEN.error(name=name, known=listed.name)
     return saved_path(name)
 
 
@@ -65,6 +65,6 @@ def add_timed_gemms(name: str, timed: Iterable[TimedGemm]) -> Path:
     """Keep times of kernels in the user's own card; a kernel that was timed before gets its new time."""
     cells = dict(saved_cells(name) or {})
     rows = [TimedGemm.from_dict(row) for row in cells.get("gemms", [])]
-    kept = {(row.product, row.kernel): row for row in (*rows, *timed)}
-    cells["gemms"] = [row._asdict() for row in kept.values()]
+    latest = {(row.product, row.kernel): row for row in (*rows, *timed)}
+    cells["gemms"] = [row._asdict() for row in latest.values()]
     return save_card(name, cells)

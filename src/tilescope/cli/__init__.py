@@ -67,7 +67,7 @@ COMMAND_GROUPS = {  # by what people want, and what the list of commands says of
         "serve": "All of this in a browser.",
     },
 }
-COMMANDS = {name: said for commands in COMMAND_GROUPS.values() for name, said in commands.items()}
+COMMANDS = {name: summary for commands in COMMAND_GROUPS.values() for name, summary in commands.items()}
 OWN_MODULES = {  # of the commands that are no question of questions/
     "sweep": "sweep_command",
     "encode": "encode_command",
@@ -110,7 +110,7 @@ class _Commands(NamedCommands):
         widest = max(map(len, COMMANDS))
         for title, commands in COMMAND_GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), said) for name, said in commands.items()])
+                formatter.write_dl([(name.ljust(widest), summary) for name, summary in commands.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Exit status"):
@@ -255,9 +255,9 @@ def _reason(error: BaseException) -> tuple[int, str]:
         case OSError():
             place = f"{error.filename}: " if error.filename else ""
             return NOT_UNDERSTOOD, f"error: {place}{error.strerror or error}."
-    said = " ".join(str(error).split())[:200]
+    message = " ".join(str(error).split())[:200]
     return INTERNAL, (
-        f"A mistake in tilescope ({type(error).__name__}: {said}). Please report it with the output of the same command "
+        f"A mistake in tilescope ({type(error).__name__}: {message}). Please report it with the output of the same command "
         "under TILESCOPE_DEBUG=1."
     )
 

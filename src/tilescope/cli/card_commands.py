@@ -68,27 +68,27 @@ def verify(
     """Compare with the card, or with a capture of what one did; or tell what is installed here."""
     output = Output(as_json, svg_path, is_quiet=is_quiet)
     output.require_one_on_stdout()
-    asked = asked_by(_VERIFY_INPUTS, said)
+    options = asked_by(_VERIFY_INPUTS, said)
     if of_environment:
-        if suites or asked or save or capture:
+        if suites or options or save or capture:
             raise click.UsageError("--environment runs nothing; leave suites and the other options out.")
-        found = environment_here()
-        return show(Answer(found, first=environment_line(found)), output, draw_environment(found))
-    if capture is not None and (suites or asked or save):
+        environment = environment_here()
+        return show(Answer(environment, first=environment_line(environment)), output, draw_environment(environment))
+    if capture is not None and (suites or options or save):
         raise click.UsageError("--replay checks a whole capture; leave the other options out.")
     with progress_bars() as progress:
         if capture is not None:
             verification = replay(Capture.read(capture), progress)
         else:
             try:
-                verification, made = verified(suites, progress=progress, announce=_announce, **asked)
+                verification, new_capture = verified(suites, progress=progress, announce=_announce, **options)
             except CardLostError as lost:
                 if save is not None:
                     lost.capture.save(save)
                     click.echo(f"{save} has the suites before the card was lost: send it as it is.", err=True)
                 raise
             if save is not None:
-                made.save(save)
+                new_capture.save(save)
     answer = Answer(verification, first=verification_line(verification), is_yes=verification.agrees)
     return show(answer, output, draw_verification(verification))
 

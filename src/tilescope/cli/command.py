@@ -110,7 +110,7 @@ def quiet_text(first: FirstLine) -> str:
     Refused: 6 dims; a map has 1 to 5.
     Merge two.
     """
-    return "\n".join(said for said in first if said)
+    return "\n".join(line for line in first if line)
 
 
 def draw_answer(answer: Answer) -> Drawing | None:
@@ -333,20 +333,20 @@ def show_all(question: Question, asked: Asked, answer: Answer, output: Output) -
 
 def write_files(files: Iterable[MadeFile]) -> None:
     """Write the files that an answer brings, and make their folders."""
-    for name, made in files:
+    for name, file in files:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
-        write_to(Path(name), made.content, made.note)
+        write_to(Path(name), file.content, file.note)
 
 
 def asked_by(inputs: Iterable[Input], said: Mapping[str, object]) -> Asked:
     """What a command line says, in its order: click has None, False or () for what it does not say."""
     may_repeat = {row.name: row.is_many for row in inputs}
-    told: dict[str, object] = {}
+    values: dict[str, object] = {}
     for name, value in said.items():
         is_unsaid = value is None or value is False or (may_repeat[name] and value == ())
         if not is_unsaid:
-            told[name] = value
-    return Asked(told)
+            values[name] = value
+    return Asked(values)
 
 
 def parameters(inputs: Iterable[Input], functions: Iterable[Function]) -> list[click.Parameter]:

@@ -89,9 +89,9 @@ def with_two_maps(asked: Asked, _: Output) -> Asked:
 
     if asked["one"] == asked["other"] == STDIN:
         raise click.UsageError("Only one of them can be -: stdin holds one map.")
-    one = read_source((asked["one"],), takes_options=False)
-    other = read_source((asked["other"],), takes_options=False)
-    return asked.saying(one_source=one, other_source=other)
+    one_source = read_source((asked["one"],), takes_options=False)
+    other_source = read_source((asked["other"],), takes_options=False)
+    return asked.saying(one_source=one_source, other_source=other_source)
 
 
 def with_word_or_map(asked: Asked, _: Output) -> Asked:
@@ -273,11 +273,11 @@ def _with_language(asked: Asked) -> Asked:
 
 
 def _require_one_source(asked: Asked) -> None:
-    given = [
+    options = [
         option for name, option in (("kernel", "FILE"), ("triton", "--triton"), ("cuda", "--cuda")) if name in asked
     ]
-    if len(given) > 1:
-        raise click.UsageError(f"{' and '.join(given)} both name a kernel; keep one of them.")
+    if len(options) > 1:
+        raise click.UsageError(f"{' and '.join(options)} both name a kernel; keep one of them.")
     if "triton" not in asked and ("signature" in asked or "constexprs" in asked):
         raise click.UsageError("--signature and --constexpr are for --triton.")
     if "options" in asked and "triton" not in asked and "cuda" not in asked:

@@ -102,8 +102,8 @@ class ManualCommand(click.Command):
 
     def _refuse_repeated(self, ctx: click.Context, written: list[str]) -> None:
         """Refuse two values for one option: click would take the last without a word."""
-        _, _, said = self.make_parser(ctx).parse_args(list(written))
-        for parameter, times in Counter(said).items():
+        _, _, parameters = self.make_parser(ctx).parse_args(list(written))
+        for parameter, times in Counter(parameters).items():
             takes_one = isinstance(parameter, click.Option) and not (
                 parameter.multiple or parameter.is_flag or parameter.count
             )

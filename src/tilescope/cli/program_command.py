@@ -16,8 +16,8 @@ class ProgramCommand(ManualCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words up to the program's own, which nobody but the program reads."""
-        own, passed = split_program_arguments(args)
-        rest = super().parse_args(ctx, own)
+        words, passed = split_program_arguments(args)
+        rest = super().parse_args(ctx, words)
         ctx.params[PROGRAM_ARGUMENTS] = (*ctx.params.get(PROGRAM_ARGUMENTS, ()), *passed)
         return rest
 

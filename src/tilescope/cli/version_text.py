@@ -59,5 +59,5 @@ def installed_commit() -> str:
         record = distribution("tilescope").read_text("direct_url.json")
     except PackageNotFoundError:
         return ""
-    found = json.loads(record or "{}").get("vcs_info", {}).get("commit_id", "")
-    return found if isinstance(found, str) else ""
+    commit = json.loads(record or "{}").get("vcs_info", {}).get("commit_id", "")
+    return commit if isinstance(commit, str) else ""

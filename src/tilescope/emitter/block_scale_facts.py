@@ -31,8 +31,8 @@ def block_scale_facts(gemm: GemmPlan, groups: int, blocks: int) -> BlockScaleFac
     is_ahead = 2 * (sums + of_a_thread) <= _MOST_REGISTERS
 
     def fetch(k_block: str) -> str:
-        given = f"m, n, {k_block}, m_rows{', group' if groups > 1 else ''}, warp, lane{item}"
-        return f"fetch_scales(a_scales, b_scales, {given})"
+        arguments = f"m, n, {k_block}, m_rows{', group' if groups > 1 else ''}, warp, lane{item}"
+        return f"fetch_scales(a_scales, b_scales, {arguments})"
 
     lines = [f"scales = {fetch(f'{first}k_tile')};"]
     if is_ahead:

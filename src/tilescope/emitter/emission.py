@@ -96,8 +96,8 @@ def emit_file(plan: Plan | GemmPlan | KernelPlan, target: Target, file: str) -> 
     >>> [line for line in source.splitlines() if "nvcc" in line]
     ['//     nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -o loads loads.cu && ./loads']
     """
-    asked = known_name("target", target, get_args(Target))
-    target = ALIASES.get(asked, asked)
+    target_name = known_name("target", target, get_args(Target))
+    target = ALIASES.get(target_name, target_name)
     if isinstance(plan, KernelPlan):
         return _kernel_text(plan, target, file)
     if isinstance(plan, GemmPlan):

@@ -107,9 +107,9 @@ def _conversion(gemm: GemmPlan, row: Multiplied) -> str:
     """The body of the function that makes C's bits of a sum."""
     conversions = {name: body for (sums, name), body in CONVERSION.items() if sums == row.accumulator}
     if gemm.output_type.ptx not in conversions:
-        known = tuple(conversions)
+        output_types = tuple(conversions)
         raise SUMS_NOT_CONVERTED.error(
-            data_type=gemm.output_type.name, sums=row.accumulator, known=known, nearest=known[0]
+            data_type=gemm.output_type.name, sums=row.accumulator, known=output_types, nearest=output_types[0]
         )
     return conversions[gemm.output_type.ptx]
 
@@ -227,25 +227,25 @@ def _operand(gemm: GemmPlan, name: str, mn: str, plan: Plan, offset: int) -> Gem
 
 def _copies(gemm: GemmPlan, name: str, copies: tuple[TileCopy, ...]) -> tuple[TileCopy, ...]:
     """The copies of a tile, with the coordinates that gates and the items of a batch add."""
-    made = []
+    extended = []
     for copy in copies:
-        own = copy.coords
+        coords = copy.coords
         if name == "b" and gemm.fused.gate == "side by side":
             column, row = copy.coords
             pair = 2 * GATE_GROUP
-            own = (column, Coordinate("", 0), Coordinate("", 0), Coordinate(row.name, row.offset // pair, pair))
+            coords = (column, Coordinate("", 0), Coordinate("", 0), Coordinate(row.name, row.offset // pair, pair))
         if gemm.batch.stacks(name):
-            own = (*own, Coordinate("item" if gemm.batch.count > 1 else "", 0))
-        made.append(copy._replace(coords=own))
-    return tuple(made)
+            coords = (*coords, Coordinate("item" if gemm.batch.count > 1 else "", 0))
+        extended.append(copy._replace(coords=coords))
+    return tuple(extended)
 
 
 def _by_rows(gemm: GemmPlan, name: str, field: str) -> list[str]:
     """Dims or strides of a map, those that grow with the rows as expressions of m."""
     few, more = (getattr(gemm_map(gemm, name, m=_SOME_ROWS * times), field) for times in (1, 2))
     return [
-        str(one) if one == other else f"m * {one // _SOME_ROWS}".removesuffix(" * 1")
-        for one, other in zip(few, more, strict=True)
+        str(value) if value == doubled else f"m * {value // _SOME_ROWS}".removesuffix(" * 1")
+        for value, doubled in zip(few, more, strict=True)
     ]
 
 
@@ -389,12 +389,12 @@ def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> Epilog
     return replace(
         facts,
         finish_declarations="".join(f", {declared}" for declared, _ in finishing),
-        finish_arguments="".join(f", {given}" for _, given in finishing),
+        finish_arguments="".join(f", {argument}" for _, argument in finishing),
         fetches=fetches,
         fetches_ahead=is_ahead,
         fetched_columns=work.columns if is_ahead or work.columns % 32 else work.columns // 2,
         fetch_declarations="".join(f", {declared}" for declared, _ in taken),
-        fetch_arguments="".join(f", {given}" for _, given in taken),
+        fetch_arguments="".join(f", {argument}" for _, argument in taken),
         fetch_row=f"m + {rows}warp * 16 + lane / 4",
         fetch_column=f"{first_of_slice(gemm, 1)} + lane % 4 * 2",
     )
@@ -402,16 +402,17 @@ def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> Epilog
 
 def _c_buffer(gemm: GemmPlan, slices: int) -> str:
     """What is added to C_OFFSET: which of two buffers a slice takes."""
-    own = f"instance * {gemm.c_buffers} + " if gemm.schedule.ping_pong else ""  # of a warpgroup with a tile of its own
+    # A warpgroup with a tile of its own has its own buffers.
+    group_offset = f"instance * {gemm.c_buffers} + " if gemm.schedule.ping_pong else ""
     if gemm.c_buffers == 1:
-        return " + instance * C_BYTES" if own else ""
+        return " + instance * C_BYTES" if group_offset else ""
     number = "slice" if slices > 1 else "0"
     if gemm.schedule.persistent and not gemm.holds_all_slices:
-        turn = "turn" if own else "t"
+        turn = "turn" if group_offset else "t"
         number = f"({turn} * {slices} + slice)" if slices > 1 else turn
     if not gemm.holds_all_slices:
         number += f" % {gemm.c_buffers}"
-    return f" + ({own}{number}) * C_BYTES" if own else f" + {number} * C_BYTES"
+    return f" + ({group_offset}{number}) * C_BYTES" if group_offset else f" + {number} * C_BYTES"
 
 
 def _block_row(work: WgmmaWork) -> str:

@@ -106,12 +106,12 @@ class _Writer:
             if self.blocks > 1 and any(tile.multicast for tile in self.plan.kernel.tiles) and not is_im2col:
                 yield self._copy_in("copy_in_all", rank, is_im2col)
             if not is_im2col:
-                given = ", ".join(f'"r"(at[{place}])' for place in range(rank))
+                operands = ", ".join(f'"r"(at[{place}])' for place in range(rank))
                 out = ", ".join(f"%{place + 2}" for place in range(rank))
                 yield (
                     f"__device__ __forceinline__ void copy_out(const Map* map, const void* from, const int (&at)[{rank}]) {{\n"
                     f'    asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{out}}}], [%1];"\n'
-                    f'        ::"l"(map), "r"(shared_address(from)), {given} : "memory");\n}}'
+                    f'        ::"l"(map), "r"(shared_address(from)), {operands} : "memory");\n}}'
                 )
 
     def _bulk_copies(self) -> Iterator[str]:
@@ -126,16 +126,16 @@ class _Writer:
         all_blocks = ".multicast::cluster" if name == "copy_in_all" else ""
         bar = "address_in(bar, 0)" if name == "copy_in_for_first" else "shared_address(bar)"
         taken = ["void* to", "const Map* map", "unsigned long long* bar", f"const int (&at)[{rank}]"]
-        given = [f'"r"(at[{place}])' for place in range(rank)]
+        operands = [f'"r"(at[{place}])' for place in range(rank)]
         into = ", ".join(f"%{place + 3}" for place in range(rank))
         further = ""
         if is_im2col:
             taken.append(f"const unsigned short (&tap)[{rank - 2}]")
-            given += [f'"h"(tap[{place}])' for place in range(rank - 2)]
+            operands += [f'"h"(tap[{place}])' for place in range(rank - 2)]
             further = f", {{{', '.join(f'%{rank + 3 + place}' for place in range(rank - 2))}}}"
         if all_blocks:
             taken.append("unsigned short mask")
-            given.append('"h"(mask)')
+            operands.append('"h"(mask)')
             further += f", %{rank + 3}"
         load = (
             f"cp.async.bulk.tensor.{rank}d{group}.shared::cluster.global{mode}.mbarrier::complete_tx::bytes{all_blocks}"
@@ -143,7 +143,7 @@ class _Writer:
         return (
             f"__device__ __forceinline__ void {name}({', '.join(taken)}) {{\n"
             f'    asm volatile("{load} [%0], [%1, {{{into}}}], [%2]{further};"\n'
-            f'        ::"r"(shared_address(to)), "l"(map), "r"({bar}), {", ".join(given)} : "memory");\n}}'
+            f'        ::"r"(shared_address(to)), "l"(map), "r"({bar}), {", ".join(operands)} : "memory");\n}}'
         )
 
     def _declare_shared(self) -> str:

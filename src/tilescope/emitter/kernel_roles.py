@@ -66,14 +66,14 @@ class _RoleWriter:
 
     def is_of_one_thread(self, steps: Sequence[Step | Loop]) -> bool:
         """Whether one thread does all steps: copies and products of tcgen05, without a meeting of warps."""
-        own = [step.operation for step in self.kernel.steps if step.role == self.role.name]
-        is_alone = bool(own) and all(operation in ("load", "store", "tcgen05.mma") for operation in own)
+        operations = [step.operation for step in self.kernel.steps if step.role == self.role.name]
+        is_alone = bool(operations) and all(operation in ("load", "store", "tcgen05.mma") for operation in operations)
         return is_alone and not any(_has_meeting(step) for step in steps)
 
     def lines(self, steps: Sequence[Step | Loop], path: tuple[str, ...]) -> list[str]:
         """The text of steps at one level of loops."""
         margin = INDENT * (2 + len(path))
-        own = [
+        own_places = [
             place
             for place, step in enumerate(self.kernel.steps)
             if step.role == self.role.name and self.kernel.path(step.loop) == path
@@ -83,7 +83,9 @@ class _RoleWriter:
             place = _first_place(step)
             if place is not None:
                 text += [
-                    f"{margin}{self._call(earlier)}" for earlier in own if earlier < place and self._is_due(earlier)
+                    f"{margin}{self._call(earlier)}"
+                    for earlier in own_places
+                    if earlier < place and self._is_due(earlier)
                 ]
             if isinstance(step, Loop):
                 counter = step.counter
@@ -93,12 +95,12 @@ class _RoleWriter:
                 text += self.lines(step.steps, (*path, counter))
                 text.append(f"{margin}}}")
                 continue
-            if place in own and (step.op in _ARITHMETIC or step.op in _ARRIVING) and self._is_due(place):
+            if place in own_places and (step.op in _ARITHMETIC or step.op in _ARRIVING) and self._is_due(place):
                 text.append(f"{margin}{self._call(place)}")
-            is_own = place in own and self.kernel.steps[place].operation in ("load", "tcgen05.mma")
+            is_own = place in own_places and self.kernel.steps[place].operation in ("load", "tcgen05.mma")
             only = "if (leads) " if is_own and step.op == "wait" else ""  # others would wait without arriving
             text += [f"{margin}{only}{line}" for line in self._action(step, place)]
-        return text + [f"{margin}{self._call(place)}" for place in own if self._is_due(place)]
+        return text + [f"{margin}{self._call(place)}" for place in own_places if self._is_due(place)]
 
     def _is_due(self, place: int) -> bool:
         """Whether the arithmetic of a step is not called yet."""
@@ -206,14 +208,14 @@ class _RoleWriter:
             assert isinstance(tile.tensor_map, TensorMap)
             at = [at[0], f"{at[1]} + rank * {tile.tensor_map.box[1]}", *at[2:]]
             smem = f"{smem} + rank * {tile.tensor_map.smem_bytes}"
-        given = f"{smem}, &map_{tile.name}, {bar}, {{{', '.join(at)}}}"
+        arguments = f"{smem}, &map_{tile.name}, {bar}, {{{', '.join(at)}}}"
         if tile.convolution is not None:
-            given += f", tap_{tile.name}"
+            arguments += f", tap_{tile.name}"
         if multicast is not None:
             only_first = "if (rank == 0) " if multicast == "first" else ""
-            return f"{only_first}copy_in_all({given}, {every_block(self.kernel)});"
+            return f"{only_first}copy_in_all({arguments}, {every_block(self.kernel)});"
         readers = [step.role for _, step in self.kernel.reads_of(tile.name)]
-        return f"copy_in_for_first({given});" if leads(self.kernel, readers) else f"copy_in({given});"
+        return f"copy_in_for_first({arguments});" if leads(self.kernel, readers) else f"copy_in({arguments});"
 
     def _ring_of(self, barrier: str) -> Ring:
         """The ring whose tiles a barrier tells to be filled."""
@@ -227,9 +229,9 @@ class _RoleWriter:
         """
         ring = next(ring for ring in self.rings if tile.name in ring.tiles)
         if len(ring.fills) == 2:
-            own, other = (self._slot_bytes(name) for name in (tile.name, *(set(ring.tiles) - {tile.name})))
-            if own != other:
-                return f"shared.{tile.name}.data + (({stage}) + 1) / 2 * {other} + ({stage}) / 2 * {own}"
+            own_bytes, other_bytes = (self._slot_bytes(name) for name in (tile.name, *(set(ring.tiles) - {tile.name})))
+            if own_bytes != other_bytes:
+                return f"shared.{tile.name}.data + (({stage}) + 1) / 2 * {other_bytes} + ({stage}) / 2 * {own_bytes}"
         row = self.plan.kernel.tile(tile.name)
         copies = self.plan.kernel.copies_of(row)
         index = stage if copies == 1 else f"({stage}) * {copies} + instance"

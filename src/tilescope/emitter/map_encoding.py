@@ -24,11 +24,13 @@ def encode_function(name: str, tensor_map: TensorMap | Im2colMap) -> str:
     if isinstance(tensor_map, Im2colMap):
         call = "cuTensorMapEncodeIm2col"
         arrays |= {"int lower": tensor_map.lower_corner, "int upper": tensor_map.upper_corner}
-        own = f"lower, upper, {tensor_map.channels_per_pixel}, {tensor_map.pixels_per_column}, element_strides"
+        kind_arguments = (
+            f"lower, upper, {tensor_map.channels_per_pixel}, {tensor_map.pixels_per_column}, element_strides"
+        )
     else:
         call = "cuTensorMapEncodeTiled"
         arrays |= {"cuuint32_t box": tensor_map.box}
-        own = "box, element_strides"
+        kind_arguments = "box, element_strides"
     lines = [f"inline CUresult encode_{name}(CUtensorMap* map, void* address) {{"]
     lines += [f"    const {declared}[] = {{{_write_list(values)}}};" for declared, values in arrays.items()]
     options = ", ".join(str(facts[option]) for option in ("interleave", "swizzle", "l2_promotion", "oob_fill"))
@@ -39,7 +41,7 @@ def encode_function(name: str, tensor_map: TensorMap | Im2colMap) -> str:
         "        return CUDA_ERROR_NOT_FOUND;",
         "    if (found != cudaDriverEntryPointSuccess) return CUDA_ERROR_NOT_FOUND;",
         f"    return reinterpret_cast<decltype(&{call})>(function)(",
-        f"        map, {facts['data_type']}, {facts['rank']}, address, dims, strides_bytes, {own}, {options});",
+        f"        map, {facts['data_type']}, {facts['rank']}, address, dims, strides_bytes, {kind_arguments}, {options});",
     ]
     return "\n".join([*lines, "}"])
 

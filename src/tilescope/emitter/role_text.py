@@ -68,10 +68,10 @@ def role_text(pipeline: Pipeline, name: str, work: Work, indent: int) -> str:
 
 def _behind_meeting(role: Role) -> int:
     """The place of the step behind the one at which the block, or the cluster, first meets."""
-    met = (
+    syncs = (
         place for place, step in enumerate(role.steps, 1) if isinstance(step, Step) and step.op in ("sync", "cluster")
     )
-    return next(met, 0)
+    return next(syncs, 0)
 
 
 def group_text(pipeline: Pipeline, group: str) -> str:

@@ -21,7 +21,7 @@ def scale_facts(gemm: GemmPlan, instructions: Sequence[int] = ()) -> ScaleFacts 
         return None
     m, n, _ = gemm.shape
     a, b = gemm.scale_plans
-    behind = gemm.accumulators * accumulator_columns(gemm.schedule.sums(gemm.tile))
+    first_column = gemm.accumulators * accumulator_columns(gemm.schedule.sums(gemm.tile))
     one, two = _SCALE_BITS[gemm.scales.scale_type]
     return ScaleFacts(
         format=gemm.scales.name,
@@ -33,8 +33,8 @@ def scale_facts(gemm: GemmPlan, instructions: Sequence[int] = ()) -> ScaleFacts 
         has_global=gemm.scales.name == "nvfp4",
         block_columns=a.block_columns,
         shift=_shift(gemm),
-        a=_operand(gemm, 0, a, m, behind),
-        b=_operand(gemm, 1, b, n, behind + a.columns),
+        a=_operand(gemm, 0, a, m, first_column),
+        b=_operand(gemm, 1, b, n, first_column + a.columns),
     )
 
 

@@ -121,10 +121,12 @@ def copies_of_part(plan: Plan, mn: str, parts: int, part: str) -> tuple[TileCopy
     """
     rows = plan.containers.as_rows().tiling.shape[0] // parts  # the outer coordinate of a copy counts them
     step = next(copy.smem_offset_bytes for copy in plan.copies if copy.coords == (0, rows))
-    own = [copy for copy, planned in zip(copies_of(plan, mn), plan.copies, strict=True) if planned.coords[1] < rows]
+    part_copies = [
+        copy for copy, planned in zip(copies_of(plan, mn), plan.copies, strict=True) if planned.coords[1] < rows
+    ]
     return tuple(
         TileCopy(copy.offset, (inner, outer._replace(name=f"{outer.name} + {part} * {rows}")), f"{part} * {step}")
-        for copy in own
+        for copy in part_copies
         for inner, outer in (copy.coords,)
     )
 
@@ -143,9 +145,9 @@ def map_facts(tensor_map: AnyMap) -> Facts:
     """A tensor map's arguments as the encode call spells them; its kind says which there are."""
     data_type = tensor_map.data_type.tma.name
     swizzle = tensor_map.swizzle.name
-    own = {name: getattr(tensor_map, name) for name in tensor_map.to_dict()}
+    arguments = {name: getattr(tensor_map, name) for name in tensor_map.to_dict()}
     return {
-        **own,
+        **arguments,
         "rank": len(tensor_map.dims),
         "data_type": f"CU_TENSOR_MAP_DATA_TYPE_{data_type.upper()}",
         "interleave": tensor_map.interleave.driver_name,
@@ -347,21 +349,21 @@ def _roles(pipeline: Pipeline, copies: tuple[TileCopy, ...]) -> RolesFacts:
 
 def _load(plan: Plan, reader: Reader, pipeline: Pipeline | None) -> LoadFacts:
     problem = plan.problem
-    behind = []  # the stages: name, bytes, comment
+    regions = []  # the stages: name, bytes, comment
     if reader.identity is not None:
-        behind.append(("IDENTITY", reader.identity.bytes, "behind the stages"))
+        regions.append(("IDENTITY", reader.identity.bytes, "behind the stages"))
     if pipeline is not None:
         barriers_bytes = problem.stages * MBARRIER_BYTES
-        behind.append(("FULL", barriers_bytes, "a barrier a stage: the tile has arrived"))
-        behind.append(("EMPTY", barriers_bytes, "and: the tile was read"))
-    sizes = (size for _, size, _ in behind)
+        regions.append(("FULL", barriers_bytes, "a barrier a stage: the tile has arrived"))
+        regions.append(("EMPTY", barriers_bytes, "and: the tile was read"))
+    sizes = (size for _, size, _ in regions)
     *offsets, smem_bytes = accumulate(sizes, initial=problem.stages * plan.stage_bytes)
     producer_warps = 0 if pipeline is None else 1
     return LoadFacts(
         target=str(problem.arch.target("wgmma")) if problem.reads_by_descriptor else problem.arch.name,
         identity=reader.identity,
         group_steps="wgmma_commit(); wgmma_wait<0>();" if pipeline is None else group_text(pipeline, "wgmma"),
-        regions=[Region(name, at, comment) for (name, _, comment), at in zip(behind, offsets, strict=True)],
+        regions=[Region(name, at, comment) for (name, _, comment), at in zip(regions, offsets, strict=True)],
         smem_bytes=smem_bytes,
         threads=32 * (CONSUMER_WARPS + producer_warps),
     )

@@ -91,8 +91,8 @@ class _Search:
         self.items = sorted(items, key=lambda item: (-item.alignment, -item.size, item.name))
         numbers = {item.name: number for number, item in enumerate(self.items)}
         foes: list[set[int]] = [set() for _ in self.items]
-        for one, other in conflicts:
-            foes[numbers[one]].add(numbers[other])
+        for first, second in conflicts:
+            foes[numbers[first]].add(numbers[second])
         self.foes = [frozenset(each) for each in foes]
         # items of one kind may change places: they are alike, and conflict with each other and with the same others
         self.kinds = [

@@ -144,10 +144,10 @@ def _check_images(kernel: KernelParts) -> Iterator[Violation]:
         at = f"tiles.{tile.name}"
         extents = len(image.shape) - 2
         for name in ("filter", "padding", "stride", "dilation"):
-            given = getattr(image, name)
-            if len(given) != extents:
+            numbers = getattr(image, name)
+            if len(numbers) != extents:
                 limit = f"{extents} numbers for an image of {extents + 2} dimensions (N, extents, C)"
-                yield argument_range(f"{at}.tensor.{name}", given, limit, "Use one for each extent, outermost first.")
+                yield argument_range(f"{at}.tensor.{name}", numbers, limit, "Use one for each extent, outermost first.")
         if tile.shape[0] > _BOX_ROWS:
             limit = f"a copy takes at most {_BOX_ROWS} pixels here"
             yield argument_range(f"{at}.shape[0]", tile.shape[0], limit, f"Use {_BOX_ROWS} rows, and several tiles.")

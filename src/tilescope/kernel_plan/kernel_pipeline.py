@@ -177,8 +177,8 @@ class KernelPipeline:
     def _waits(self, role: KernelRole, part: Sequence[int], path: tuple[str, ...]) -> list[Plain]:
         steps: list[Plain] = []
         for ring, fill, number, turn in self._own_turns(role, path):
-            own = [place for place in turn.places if self.kernel.steps[place].role == role.name]
-            if own[0] in part:
+            own_places = [place for place in turn.places if self.kernel.steps[place].role == role.name]
+            if own_places[0] in part:
                 parity = self._counters.parity(ring, fill)
                 barrier = self._counters.barrier(ring.barrier_name(number), ring, fill)
                 steps.append({"wait": barrier, "parity": f"{parity} ^ 1" if number == 0 else parity})
@@ -211,8 +211,8 @@ class KernelPipeline:
     def _arrivals(self, role: KernelRole, part: Sequence[int], path: tuple[str, ...]) -> list[Plain]:
         steps: list[Plain] = []
         for ring, fill, number, turn in self._own_turns(role, path):
-            own = [place for place in turn.places if self.kernel.steps[place].role == role.name]
-            if own[-1] not in part or self._arrives_by_itself(own, path):
+            own_places = [place for place in turn.places if self.kernel.steps[place].role == role.name]
+            if own_places[-1] not in part or self._arrives_by_itself(own_places, path):
                 continue
             following = (number + 1) % len(ring.turns[fill])
             barrier = self._counters.barrier(ring.barrier_name(following), ring, fill)
@@ -237,8 +237,8 @@ class KernelPipeline:
     def _arrival(
         self, role: KernelRole, turn: Turn, barrier: str, waiting: Collection[str], freed: Sequence[str] = ()
     ) -> Plain:
-        own = [self.kernel.steps[place] for place in turn.places if self.kernel.steps[place].role == role.name]
-        operations = {step.operation for step in own}
+        own_steps = [self.kernel.steps[place] for place in turn.places if self.kernel.steps[place].role == role.name]
+        operations = {step.operation for step in own_steps}
         at: Plain = {}
         if "load" in operations:
             at = {"when": _IN_FIRST_BLOCK} if leads(self.kernel, waiting) else {}
@@ -289,8 +289,8 @@ class KernelPipeline:
                 if leads(self.kernel, ring.turns[fill][1].roles):  # at the barrier of the block that waits
                     expects |= {"bytes": total * acting_blocks(self.kernel), "when": _IN_FIRST_BLOCK}
                     signals["barrier_rank"] = 0
-                own = [each for each in ring.turns[fill][0].places if self.kernel.steps[each].role == step.role]
-                if not self._arrives_by_itself(own, ring.home):
+                own_places = [each for each in ring.turns[fill][0].places if self.kernel.steps[each].role == step.role]
+                if not self._arrives_by_itself(own_places, ring.home):
                     expects["arrive"] = False
                 steps.append(expects)
                 for name in loaded:
@@ -302,8 +302,8 @@ class KernelPipeline:
         """The copies of a piece: one, or one for the slice of each block; those for all blocks have a mask."""
         blocks = acting_blocks(self.kernel)
         if blocks == 1 or tile.multicast is None:
-            whole: Plain = {"copy": piece.slot, "bytes": piece.bytes} | signals
-            return [whole | ({"when": piece.when} if piece.when else {})]
+            copy: Plain = {"copy": piece.slot, "bytes": piece.bytes} | signals
+            return [copy | ({"when": piece.when} if piece.when else {})]
         parts = blocks if tile.multicast == "slices" else 1
         return [
             {"copy": piece.slot, "bytes": piece.bytes // parts, "offset": part * (piece.bytes // parts)}
@@ -380,7 +380,7 @@ class KernelPipeline:
         )
 
     def _overlaid(self) -> list[set[str]]:
-        return [set(one.tiles) | set(other.tiles) for one, other in self.shared.overlays]
+        return [set(first.tiles) | set(second.tiles) for first, second in self.shared.overlays]
 
     def _meets_async_proxy(self, name: str) -> bool:
         """Whether copies or products use the bytes of a tile, its own or those that it lies over."""

@@ -83,14 +83,14 @@ class KernelTables:
                 table[name] = size
             else:
                 self.problems.append(unknown_name("size", "sizes", name, table))
-        known: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for name, value in table.items():
             if not name.isidentifier():
                 self.problems.append(argument_range("sizes", name, "names of letters, digits and _", "Use M."))
-            read = self.attempt(None, Expression.read, f"sizes.{name}", value, known)
-            number = 1 if read is None else self.attempt(1, read.value, known)
-            known[name] = self.attempt(1, integer, f"sizes.{name}", number, 0, _LARGEST_SIZE)
-        return known
+            read = self.attempt(None, Expression.read, f"sizes.{name}", value, numbers)
+            number = 1 if read is None else self.attempt(1, read.value, numbers)
+            numbers[name] = self.attempt(1, integer, f"sizes.{name}", number, 0, _LARGEST_SIZE)
+        return numbers
 
     def read_loop(self, name: str, written: object) -> KernelLoop:
         """A loop."""

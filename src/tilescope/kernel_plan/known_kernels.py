@@ -36,9 +36,9 @@ def known_kernel_names() -> tuple[str, ...]:
     >>> "flash-attention-3-forward-128" in known_kernel_names()
     True
     """
-    own = [file.name.removesuffix(_ENDING) for file in _TEMPLATES.iterdir() if file.name.endswith(_ENDING)]
+    file_names = [file.name.removesuffix(_ENDING) for file in _TEMPLATES.iterdir() if file.name.endswith(_ENDING)]
     bases = {row["file"] for row in _variants().values()}
-    alone = [name for name in own if name not in bases and name != _VARIANTS.removesuffix(_ENDING)]
+    alone = [name for name in file_names if name not in bases and name != _VARIANTS.removesuffix(_ENDING)]
     return tuple(sorted([*alone, *_variants()]))
 
 

@@ -42,19 +42,19 @@ class _Edit(NamedTuple):
 def nearest_changes(kernel: KernelDescription, arch: Arch, limits: Limits) -> list[KernelChange]:
     """Up to three changes after which the kernel fits; two changes together only if no single one does."""
     groups = [_without_unreadable(list(group)) for _, group in groupby(_edits(kernel), lambda edit: edit.subject)]
-    found: list[KernelChange] = []
+    changes: list[KernelChange] = []
     for group in groups:
         enough = _weakest(group, arch, limits)
         if enough is not None:
-            found.append(enough.change)
-            if len(found) == MAX_CHANGES:
+            changes.append(enough.change)
+            if len(changes) == MAX_CHANGES:
                 break
-    if found:
-        return found
-    for one, other in combinations([group for group in groups if group], 2):
-        enough = _weakest([_merge_edits(kernel, edit, other[-1]) for edit in one], arch, limits)
+    if changes:
+        return changes
+    for first, second in combinations([group for group in groups if group], 2):
+        enough = _weakest([_merge_edits(kernel, edit, second[-1]) for edit in first], arch, limits)
         if enough is not None:
-            weaker = _weakest([_merge_edits(kernel, one[enough.number], edit) for edit in other], arch, limits)
+            weaker = _weakest([_merge_edits(kernel, first[enough.number], edit) for edit in second], arch, limits)
             return [(weaker or enough).change]
     return []
 
@@ -76,18 +76,18 @@ class _Enough(NamedTuple):
 def _weakest(edits: Sequence[_Edit], arch: Arch, limits: Limits) -> _Enough | None:
     """The first of some edits that is enough, found by halving: each changes more than the one before."""
     low, high = 0, len(edits) - 1
-    found: _Enough | None = None
+    weakest: _Enough | None = None
     while low <= high:
-        middle = (low + high) // 2 if found else high  # the strongest first: mostly it is not enough
+        middle = (low + high) // 2 if weakest else high  # the strongest first: mostly it is not enough
         change = _try_edit(edits[middle], arch, limits)
         if change is not None:
-            found = _Enough(middle, change)
+            weakest = _Enough(middle, change)
             high = middle - 1
-        elif found is None:
+        elif weakest is None:
             return None
         else:
             low = middle + 1
-    return found
+    return weakest
 
 
 def _edits(kernel: KernelDescription) -> Iterator[_Edit]:

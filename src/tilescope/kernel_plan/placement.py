@@ -101,9 +101,9 @@ def _turning_block(
     alignment = 1
     for name in ring.tiles:
         tile = kernel.tile(name)
-        own = tile_alignment(kernel, tile, plans[name])
-        alignment = max(alignment, own)
-        strides.append(stage_stride_bytes(tile, plans[name], own))
+        own_alignment = tile_alignment(kernel, tile, plans[name])
+        alignment = max(alignment, own_alignment)
+        strides.append(stage_stride_bytes(tile, plans[name], own_alignment))
     count = stages[ring.tiles[0]]
     strides.sort(reverse=True)
     if len(strides) == 2:
@@ -208,12 +208,12 @@ class Placer:
         allowed = trials if trials > QUICK_TRIALS else min(trials, self.trials_left)
         packing = pack(items, sharing.conflicts, bound, allowed, enough=enough)
         self.trials_left = max(0, self.trials_left - packing.tried)
-        found = tuple(
+        overlaid = tuple(
             (blocks[first], blocks[second])
             for first, second in sharing.free
             if _overlap(blocks[first], blocks[second], packing)
         )
-        return Placement(tuple(blocks), packing, rounded_up(packing.height, multiple), bound, found)
+        return Placement(tuple(blocks), packing, rounded_up(packing.height, multiple), bound, overlaid)
 
     def _sharing(self, blocks: Sequence[Block], overlays: bool) -> _Sharing:
         key = (overlays, *((block.name, block.lifetime) for block in blocks))
@@ -236,15 +236,15 @@ class Placer:
         )
         sharers = {number for pair in free for number in pair}
         rigid = [number for number in range(len(blocks)) if number not in sharers]
-        conflicts = {(one.name, other.name) for one in blocks for other in blocks if one is not other}
+        conflicts = {(block.name, other.name) for block in blocks for other in blocks if block is not other}
         for first, second in free:
             conflicts -= {(blocks[first].name, blocks[second].name), (blocks[second].name, blocks[first].name)}
-        turning = [(one, other) for one, other in free if blocks[one].lifetime & blocks[other].lifetime]
+        turning = [(first, second) for first, second in free if blocks[first].lifetime & blocks[second].lifetime]
         crowds = set()
         for place in {place for block in blocks for place in block.lifetime}:
             alive = {number for number, block in enumerate(blocks) if number in rigid or place in block.lifetime}
-            for kept in (0, 1):
-                crowds.add(tuple(sorted(alive - {pair[1 - kept] for pair in turning if alive.issuperset(pair)})))
+            for side in (0, 1):
+                crowds.add(tuple(sorted(alive - {pair[1 - side] for pair in turning if alive.issuperset(pair)})))
         return _Sharing(frozenset(conflicts), free, frozenset(crowds))
 
 

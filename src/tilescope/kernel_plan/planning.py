@@ -90,9 +90,9 @@ def _read(kernel: object, sizes: Mapping[str, int] | None) -> KernelDescription:
             return read_kernel(kernel_data(kernel, "kernel"), sizes)
         case Mapping():
             return read_kernel(kernel, sizes)
-    wanted = "a kernel: plain data, the text of its file, a path, or a known kernel's name"
+    expected = "a kernel: plain data, the text of its file, a path, or a known kernel's name"
     fix = 'Use "flash-attention-3-forward-128", for example.'
-    raise RuleError([argument_type("kernel", kernel, wanted, fix)])
+    raise RuleError([argument_type("kernel", kernel, expected, fix)])
 
 
 def _require_operations(kernel: KernelDescription, arch: Arch) -> None:
@@ -122,7 +122,7 @@ def _beyond_memory(
     problems = []
     blocks = kernel.blocks_per_sm if kernel.blocks_per_sm > 1 else None
     if chosen.shared.needed > limits.smem_bytes:
-        told = [f"{change.text}: {change.smem_bytes} bytes" for change in changes]
+        fixes = [f"{change.text}: {change.smem_bytes} bytes" for change in changes]
         problems.append(
             KERNEL_SMEM.violation(
                 needed_bytes=chosen.shared.needed,
@@ -130,18 +130,18 @@ def _beyond_memory(
                 arch=arch.name,
                 limit_bytes=limits.smem_bytes,
                 blocks=blocks,
-                fix=_advice(told),
+                fix=_advice(fixes),
             )
         )
     if alloc_columns(chosen.tensor.needed) > limits.columns or chosen.tensor.needed > limits.columns:
-        told = [f"{change.text}: {change.tmem_columns} columns" for change in changes]
+        fixes = [f"{change.text}: {change.tmem_columns} columns" for change in changes]
         problems.append(
             KERNEL_TMEM.violation(
                 needed_columns=chosen.tensor.needed,
                 stages=", ".join(stages) or None,
                 limit_columns=limits.columns,
                 blocks=blocks,
-                fix=_advice(told),
+                fix=_advice(fixes),
             )
         )
     return problems
@@ -233,13 +233,13 @@ def _overlays(chosen: Candidate) -> list[KernelOverlay]:
     barriers: dict[frozenset[str], list[str]] = {}
     for row in chosen.overlay_barriers:
         barriers.setdefault(frozenset((row.before, row.after)), []).append(row.name)
-    found = []
+    overlays = []
     for memory, placement in (("shared", chosen.shared), ("tensor", chosen.tensor)):
         for first, second in placement.overlays:
             pairs = [frozenset(pair) for pair in product(first.tiles, second.tiles)]
             names = tuple(name for pair in pairs for name in barriers.get(pair, ()))
-            found.append(KernelOverlay(first.name, second.name, memory, names))
-    return found
+            overlays.append(KernelOverlay(first.name, second.name, memory, names))
+    return overlays
 
 
 def _alternative(search: StageSearch, counts: tuple[int, ...]) -> KernelAlternative:

@@ -66,20 +66,20 @@ def count_registers(
 def _count_role(
     kernel: KernelDescription, role: KernelRole, lifetimes: Mapping[str, Lifetime], at_entry: int
 ) -> RegisterUse:
-    own = {
+    registers = {
         tile.name: tile_registers(tile, role)
         for tile in kernel.in_memory("registers")
         if any(step.role == role.name and tile.name in step.tiles for step in kernel.steps)
     }
     peak: tuple[str, ...] = ()
-    held = 0
+    peak_registers = 0
     for place in range(len(kernel.steps)):
-        alive = tuple(name for name in own if place in lifetimes[name])
-        total = sum(own[name] for name in alive)
-        if total > held:
-            held = total
+        alive = tuple(name for name in registers if place in lifetimes[name])
+        total = sum(registers[name] for name in alive)
+        if total > peak_registers:
+            peak_registers = total
             peak = alive
-    return RegisterUse(role.name, held, peak, role.other_registers, role.registers or at_entry)
+    return RegisterUse(role.name, peak_registers, peak, role.other_registers, role.registers or at_entry)
 
 
 def check_registers(kernel: KernelDescription, uses: tuple[RegisterUse, ...], blocks_per_sm: int) -> list[Violation]:
@@ -107,30 +107,30 @@ def _check_split(kernel: KernelDescription, uses: tuple[RegisterUse, ...], block
     problems = []
     at_entry = entry_registers(kernel, blocks_per_sm)
     registers = {use.role: use.registers for use in uses}
-    asked = sum(registers[role.name] * role.all_warps * WARP_THREADS for role in kernel.roles)
+    requested = sum(registers[role.name] * role.all_warps * WARP_THREADS for role in kernel.roles)
     available = at_entry * kernel.threads
-    if asked > available:
+    if requested > available:
         parts = [f"{role.all_warps * WARP_THREADS} x {registers[role.name]}" for role in kernel.roles]
         problems.append(
             KERNEL_REGISTER_SPLIT.violation(
                 split=" + ".join(parts),
-                asked=asked,
+                asked=requested,
                 threads=kernel.threads,
                 at_entry=at_entry,
                 available=available,
-                excess=ceil_div(asked - available, WARPGROUP_THREADS * REGISTER_STEP) * REGISTER_STEP,
+                excess=ceil_div(requested - available, WARPGROUP_THREADS * REGISTER_STEP) * REGISTER_STEP,
             )
         )
     warps_of: dict[int, int] = {}
     for role in kernel.roles:
         if role.registers is not None:
             warps_of[role.registers] = warps_of.get(role.registers, 0) + role.all_warps
-    for asked_for, warps in warps_of.items():
+    for role_registers, warps in warps_of.items():
         if warps % _WARPGROUP_WARPS:
             problems.append(
                 UNEVEN_WARPGROUP.violation(
                     warps=warps,
-                    registers=asked_for,
+                    registers=role_registers,
                     whole=_WARPGROUP_WARPS,
                     filled=ceil_div(warps, _WARPGROUP_WARPS) * _WARPGROUP_WARPS,
                 )

@@ -211,12 +211,12 @@ class StageSearch:
         least = self.least
         if not self.fits(least):
             return
-        found = {self.fill_up(least): None}
+        choices = {self.fill_up(least): None}
         growing = [ring for ring, most in enumerate(self.most) if most > least[ring]]
         for ring in growing[:MAX_DEEP]:
-            found[self.fill_up(self._raise_together(least, [ring]))] = None
-        found[least] = None
-        yield from found
+            choices[self.fill_up(self._raise_together(least, [ring]))] = None
+        choices[least] = None
+        yield from choices
 
     def what_limits(self, counts: tuple[int, ...]) -> str:
         """Why no ring gets one stage more."""

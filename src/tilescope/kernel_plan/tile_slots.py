@@ -75,12 +75,12 @@ class TileSlots:
 
     def of_tiles(self, names: Sequence[str], place: int) -> list[Piece]:
         """The pieces that the step at a place uses of several tiles."""
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for name in names:
             for ring in self.rings:
                 if name in ring.tiles:
-                    found += self.of_tile(ring, name, place)
-        return found
+                    pieces += self.of_tile(ring, name, place)
+        return pieces
 
     def of_tile(self, ring: Ring, name: str, place: int) -> list[Piece]:
         """The pieces that a step of a role uses of a tile; what rescales a sum skips the first round of its loop."""
@@ -100,8 +100,8 @@ class TileSlots:
         writers = {each.role for _, each in self.kernel.writes_of(name)}
         is_own = step.role in writers and not (tile.exchanged and name in step.inputs)
         if name in self._cut_tiles:
-            own = "instance" if is_own and copies > 1 else ""
-            return self._cut_pieces(ring, tile, stage, own)
+            instance = "instance" if is_own and copies > 1 else ""
+            return self._cut_pieces(ring, tile, stage, instance)
         slot = ring.name if len(ring.fills) > 1 else name
         size = tile.stage_bytes
         if copies == 1:

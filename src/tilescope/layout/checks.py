@@ -109,17 +109,17 @@ def checked_tiling(
 ) -> CheckedTile:
     """The arguments of a tile of atoms as plain values; RuleError with every reason why not."""
     tile = pair("shape", shape, 1)
-    whole = tile if atom is None else pair("atom", atom, 1)
+    atom_shape = tile if atom is None else pair("atom", atom, 1)
     problems: list[Violation] = []
     bits, address = checked_start(problems, element_bits, start)
     order: AtomOrder = attempted(problems, "column", known_name, "atom_order", atom_order, ATOM_ORDERS, "atom order")
     padding = attempted(problems, 0, integer, "padding_bytes", padding_bytes, 0)
-    row_elements = whole[1] if major == "K" else whole[0]
+    row_elements = atom_shape[1] if major == "K" else atom_shape[0]
     if row_elements * bits % 8:
         problems.append(ROW_BYTES.violation(row_elements=row_elements, bits=bits, enough=rounded_up(row_elements, 8)))
-    if tile[0] % whole[0] or tile[1] % whole[1]:
-        enough = (rounded_up(tile[0], whole[0]), rounded_up(tile[1], whole[1]))
-        problems.append(TILE_ATOMS.violation(shape=tile, atom=whole, enough=enough, change={"shape": enough}))
+    if tile[0] % atom_shape[0] or tile[1] % atom_shape[1]:
+        enough = (rounded_up(tile[0], atom_shape[0]), rounded_up(tile[1], atom_shape[1]))
+        problems.append(TILE_ATOMS.violation(shape=tile, atom=atom_shape, enough=enough, change={"shape": enough}))
     raise_all(problems)
     row_bytes = row_elements * bits // 8 + padding
     size = tile[0] * tile[1] // row_elements * row_bytes
@@ -128,7 +128,7 @@ def checked_tiling(
     if address + size > WINDOW_BYTES:
         last = (WINDOW_BYTES - size) // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES
         raise ADDRESS_WINDOW.error(size_bytes=size, start=address, last=last)
-    return CheckedTile(tile, bits, whole, order, padding, address)
+    return CheckedTile(tile, bits, atom_shape, order, padding, address)
 
 
 def checked_modes(modes: object, element_bits: object, unit_bits: object, start: object) -> Modes:

@@ -125,8 +125,8 @@ class Layout(Value):
         major = contiguous(pairs, bits)
         tiling = None if major is None else find_tiling(*oriented(major, *pairs), bits)
         is_plain = tiling is not None and nesting.indices == pairs and nesting == Modes.of_indices(pairs)
-        made = object.__new__(cls)
-        made.__dict__.update(
+        layout = object.__new__(cls)
+        layout.__dict__.update(
             shape=tuple(prod(extent for extent, _ in index) for index in pairs),
             element_bits=bits,
             atom=None if tiling is None else oriented(major, *tiling.atom),
@@ -139,7 +139,7 @@ class Layout(Value):
             tiling=tiling,
             pairs=pairs,
         )
-        return made
+        return layout
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -149,9 +149,11 @@ class Layout(Value):
             if isinstance(data, Mapping):
                 data = {name: data[name] for name in data if name != "nesting"}
             return super().from_dict(data)
-        rest = super().from_dict({name: data[name] for name in data if name not in _TOLD_BY_MODES} | {"shape": (8, 8)})
+        common = super().from_dict(
+            {name: data[name] for name in data if name not in _TOLD_BY_MODES} | {"shape": (8, 8)}
+        )
         modes = Modes.from_dict(nesting)
-        return cls.from_modes(modes, rest.element_bits, unit_bits=1, swizzle=rest.swizzle, start=rest.start)
+        return cls.from_modes(modes, common.element_bits, unit_bits=1, swizzle=common.swizzle, start=common.start)
 
     @cached_property
     def pairs(self) -> tuple[Pairs, ...]:
@@ -251,13 +253,13 @@ class Layout(Value):
         if not 0 <= bit < self.size_bytes * self.unit_bits:
             return None
         coord = [0] * len(self.shape)
-        rest = bit
+        remaining = bit
         steps = [step for step in steps_of(self.pairs) if step.stride]
         for step in reversed(steps):
-            digit = min(rest // step.stride, step.extent - 1)
+            digit = min(remaining // step.stride, step.extent - 1)
             coord[step.place] += digit * step.weight
-            rest -= digit * step.stride
-        if rest < self.element_bits:
+            remaining -= digit * step.stride
+        if remaining < self.element_bits:
             return tuple(coord)
         reached = list(accumulate(((step.extent - 1) * step.stride for step in steps), initial=self.element_bits))
         if all(step.stride >= before for step, before in zip(steps, reached, strict=False)):
@@ -367,13 +369,13 @@ class Layout(Value):
 
     def __repr__(self) -> str:
         """The call that makes it; `parse_layout` reads it too."""
-        said = self._modes_said() if self.atom is None else self._atoms_said()
+        arguments = self._modes_said() if self.atom is None else self._atoms_said()
         if self.swizzle.name != "none":
-            said.append(f'swizzle="{self.swizzle.name}"')
+            arguments.append(f'swizzle="{self.swizzle.name}"')
         if self.start:
-            said.append(f"start={self.start:#x}")
+            arguments.append(f"start={self.start:#x}")
         call = "Layout.from_modes" if self.atom is None else "Layout"
-        return f"{call}({', '.join(said)})"
+        return f"{call}({', '.join(arguments)})"
 
     def _modes_said(self) -> list[str]:
         """The arguments of `from_modes`, strides in elements or else in bits."""
@@ -384,13 +386,13 @@ class Layout(Value):
 
     def _atoms_said(self) -> list[str]:
         """The arguments of a tile of atoms, defaults left out."""
-        said = [f"{self.shape}", f"{self.element_bits}"]
+        arguments = [f"{self.shape}", f"{self.element_bits}"]
         if self.atom != self.shape:
-            said.append(f"atom={self.atom}")
+            arguments.append(f"atom={self.atom}")
         if self.atom_order != "column":
-            said.append(f'atom_order="{self.atom_order}"')
+            arguments.append(f'atom_order="{self.atom_order}"')
         if self.padding_bytes:
-            said.append(f"padding_bytes={self.padding_bytes}")
+            arguments.append(f"padding_bytes={self.padding_bytes}")
         if self.major == "MN":
-            said.append('major="MN"')
-        return said
+            arguments.append('major="MN"')
+        return arguments

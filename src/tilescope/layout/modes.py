@@ -70,13 +70,13 @@ def coalesced(*pairs: tuple[int, int]) -> Pairs:
     >>> coalesced((8, 2), (1, 7), (4, 16)), coalesced((1, 5))
     (((32, 2),), ((1, 0),))
     """
-    kept: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for extent, stride in pairs:
-        if extent > 1 and kept and stride == kept[-1][0] * kept[-1][1]:
-            kept[-1] = kept[-1][0] * extent, kept[-1][1]
+        if extent > 1 and merged and stride == merged[-1][0] * merged[-1][1]:
+            merged[-1] = merged[-1][0] * extent, merged[-1][1]
         elif extent > 1:
-            kept.append((extent, stride))
-    return tuple(kept) or ((1, 0),)
+            merged.append((extent, stride))
+    return tuple(merged) or ((1, 0),)
 
 
 class Strides(NamedTuple):
@@ -92,27 +92,27 @@ class Strides(NamedTuple):
     @classmethod
     def of(cls, pairs: tuple[Pairs, ...], unit: int = 1) -> Strides:
         """From the pairs of every index, for sums in units of `unit`."""
-        whole = not any(stride % unit for index in pairs for _, stride in index)
-        scale = unit if whole else 1
+        is_whole = not any(stride % unit for index in pairs for _, stride in index)
+        scale = unit if is_whole else 1
         indices = []
         for index in pairs:
             *inner, (_, last_stride) = index
             scaled = tuple((extent, stride // scale) for extent, stride in inner)
             indices.append((scaled, last_stride // scale))
-        return cls(tuple(indices), 1 if whole else unit)
+        return cls(tuple(indices), 1 if is_whole else unit)
 
     def offset(self, coord: tuple[Index, ...], start: int = 0) -> Any:  # an integer of integers, an array of arrays
         """The start plus the offset of a coordinate, of integers or of arrays."""
         indices, divisor = self
         total: Any = start if divisor == 1 else 0
         for (inner, last), digits in zip(indices, coord, strict=True):
-            rest: Any = digits
+            remaining: Any = digits
             offset: Any = 0
             for extent, stride in inner:
-                outer = rest // extent
-                offset = offset + (rest - outer * extent) * stride  # % takes numpy far longer
-                rest = outer
-            total = total + (offset + rest * last)
+                outer = remaining // extent
+                offset = offset + (remaining - outer * extent) * stride  # % takes numpy far longer
+                remaining = outer
+            total = total + (offset + remaining * last)
         return total if divisor == 1 else start + total // divisor
 
 
@@ -314,9 +314,9 @@ class Modes(Value):
         """
         pending = list(self.pairs)
         indices = []
-        for wanted in extents:
+        for part_extent in extents:
             part: list[tuple[int, int]] = []
-            while (missing := wanted // prod(extent for extent, _ in part)) > 1:
+            while (missing := part_extent // prod(extent for extent, _ in part)) > 1:
                 extent, stride = pending.pop(0) if pending else (0, 0)
                 if not extent or (missing % extent and extent % missing):
                     mode_extents = tuple(extent for extent, _ in self.pairs)
@@ -338,8 +338,8 @@ class Modes(Value):
         indices: list[Pairs] = [*self.indices, *([((1, 0),)] * further)]
         block = tuple(prod(extent for extent, _ in index) for index in indices)
         if len(block) != len(shape) or any(extent % step for extent, step in zip(shape, block, strict=True)):
-            whole = tuple(rounded_up(extent, step) for extent, step in zip(shape, block, strict=False))
-            raise TILE_TO_SHAPE.error(shape=shape, block=block, whole=whole)
+            rounded = tuple(rounded_up(extent, step) for extent, step in zip(shape, block, strict=False))
+            raise TILE_TO_SHAPE.error(shape=shape, block=block, whole=rounded)
         step = self.cosize
         for index in sorted(range(len(shape)), key=lambda index: order[index]):
             count = shape[index] // block[index]

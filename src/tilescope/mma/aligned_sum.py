@@ -120,8 +120,10 @@ def float32_sum(a: Terms, b: Terms, c: Floats, arithmetic: Arithmetic) -> Floats
         sums = np.empty(before[part].shape)
         exponents = np.empty(sums.shape, np.int16)
         take_apart(before[part].reshape(-1), sums.reshape(-1), exponents.reshape(-1), has_specials)
-        whole = slice(None)
-        add_terms(loop, a.part(part, whole), b.part(part, whole), Elements(sums, exponents), arithmetic.fractional_bits)
+        all_rows = slice(None)
+        add_terms(
+            loop, a.part(part, all_rows), b.part(part, all_rows), Elements(sums, exponents), arithmetic.fractional_bits
+        )
         cut(sums.reshape(-1), arithmetic.result_bits, d[part].reshape(-1))
 
     on_all_cores(add_part, len(d), d.size * terms)
@@ -135,9 +137,9 @@ def on_all_cores(add_part: Callable[[slice], None], count: int, products: int) -
         add_part(slice(0, count))
         return
     ends = [count * core // cores for core in range(cores + 1)]
-    own, *others = [slice(*part) for part in itertools.pairwise(ends)]
+    first_part, *others = [slice(*part) for part in itertools.pairwise(ends)]
     under_way = [_workers().submit(add_part, part) for part in others]
-    add_part(own)
+    add_part(first_part)
     for part in under_way:
         part.result()
 
@@ -159,9 +161,9 @@ if hasattr(os, "register_at_fork"):  # Windows has no forks
 
 def by_loop(loop: Callable[..., None], a: Terms, b: Terms, c: Elements, fractional_bits: int) -> Doubles:
     """The sum by the compiled loop."""
-    own = Elements(np.array(c.values), np.array(c.exponents))
-    add_terms(loop, a, b, own, fractional_bits)
-    return own.values
+    sums = Elements(np.array(c.values), np.array(c.exponents))
+    add_terms(loop, a, b, sums, fractional_bits)
+    return sums.values
 
 
 def add_terms(loop: Callable[..., None], a: Terms, b: Terms, c: Elements, fractional_bits: int) -> None:
@@ -179,10 +181,10 @@ def by_numpy(a: Terms, b: Terms, c: Elements, fractional_bits: int) -> Doubles:
     if len(pieces) == 1:
         return _piece_sum(a, b, c, fractional_bits)
     sums = np.empty(c.values.shape)
-    whole = slice(None)
+    all_rows = slice(None)
     for batch, rows in pieces:
         piece = Elements(c.values[batch, rows], c.exponents[batch, rows])
-        sums[batch, rows] = _piece_sum(a.part(batch, rows), b.part(batch, whole), piece, fractional_bits)
+        sums[batch, rows] = _piece_sum(a.part(batch, rows), b.part(batch, all_rows), piece, fractional_bits)
     return sums
 
 

@@ -65,16 +65,16 @@ def _add(
     batch, m, n = sums.shape
     words = np.empty(n, np.int64)
     scale = words.view(np.float64)  # powers of two, made of their exponents
-    for one in range(batch):
+    for item in range(batch):
         for row in range(m):
-            furthest = largest[one, row]
-            total = sums[one, row]
-            align_row(a_exponents[one, row], b_exponents[one], furthest)
+            furthest = largest[item, row]
+            total = sums[item, row]
+            align_row(a_exponents[item, row], b_exponents[item], furthest)
             for column in range(n):
                 words[column] = fractional_bits - furthest[column] + _BIAS << _FRACTION_BITS
             for column in range(n):
                 total[column] = np.trunc(total[column] * scale[column])
-            add_row(a_values[one, row], b_values[one], scale, total)
+            add_row(a_values[item, row], b_values[item], scale, total)
             for column in range(n):
                 words[column] = furthest[column] - fractional_bits + _BIAS << _FRACTION_BITS
             for column in range(n):

@@ -150,8 +150,8 @@ class CanonicalLayout(Value):
         problems = []
         if row.name not in _MODES[major]:
             nearest = "128B" if row.span_bytes == SMEM_LINE_BYTES else "32B"
-            told = MN_MAJOR_SWIZZLE if row.name in _MODES["MN"] else CANONICAL_SWIZZLE.wording
-            problem = told.violation(
+            wording = MN_MAJOR_SWIZZLE if row.name in _MODES["MN"] else CANONICAL_SWIZZLE.wording
+            problem = wording.violation(
                 major=major, swizzle=row.name, modes=_MODES[major], nearest=nearest, change={"swizzle": nearest}
             )
             problems.append(problem)
@@ -276,8 +276,8 @@ class CanonicalLayout(Value):
         >>> [reader.instruction for reader in canonical_layout("MN", "128B", "bf16").readers]
         ['wgmma', 'tcgen05', 'ldmatrix.trans']
         """
-        own = (row for row in READERS if row.major == self.major and self.swizzle.name in row.swizzles)
-        return tuple(row for row in own if self.element_bits in row.element_bits)
+        readers = (row for row in READERS if row.major == self.major and self.swizzle.name in row.swizzles)
+        return tuple(row for row in readers if self.element_bits in row.element_bits)
 
     @property
     def basis(self) -> Basis:
@@ -339,7 +339,7 @@ class CanonicalLayout(Value):
         """
         shape = pair("tile", shape, 1)
         if not self._divides(shape):
-            whole = self._rounded_up(shape)
+            rounded_shape = self._rounded_up(shape)
             modes = (CanonicalLayout(self.major, Swizzle.named(name), self.element_bits) for name in reversed(_XOR_16))
             raise PARTIAL_ATOMS.error(
                 tile=shape,
@@ -347,9 +347,9 @@ class CanonicalLayout(Value):
                 mode=self.mode,
                 element_bits=self.element_bits,
                 atom=self.atom,
-                whole=whole,
+                whole=rounded_shape,
                 fitting=next((mode.swizzle.name for mode in modes if mode._divides(shape)), None),
-                change={"tile": whole},
+                change={"tile": rounded_shape},
             )
         return Layout(
             shape,

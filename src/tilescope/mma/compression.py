@@ -147,13 +147,13 @@ def decompress(
     form = _form(instruction, row, selector)
     m, k = stored.shape[0], 2 * stored.shape[1]
     _check_shape((m, k), form, row)
-    wanted = form.metadata_shape(m, k)
+    expected_shape = form.metadata_shape(m, k)
     words = array_where(
         "metadata",
         metadata,
-        lambda array: array.shape == wanted and array.dtype.kind in "iu",
-        f"metadata of a matrix of {by((m, k))} is integers of {by(wanted)}",
-        f"Use an array of shape {wanted}.",
+        lambda array: array.shape == expected_shape and array.dtype.kind in "iu",
+        f"metadata of a matrix of {by((m, k))} is integers of {by(expected_shape)}",
+        f"Use an array of shape {expected_shape}.",
     )
     nibbles = form.nibbles(words)
     _check_nibbles(nibbles, row)
@@ -260,18 +260,18 @@ def _form(instruction: str | None, row: DataType, selector: int) -> _NibbleForm 
         k = METADATA_INSTRUCTION_K[row.smem_bits]
         layout = tmem_layout((TMEM_LANES, k), operand="metadata", data_type=row)
         return _CellForm(row, "tcgen05.mma.sp", TMEM_LANES, k, layout)
-    held = fragment(instruction, "E", row)
-    if not 0 <= selector < held.copies:
+    metadata_fragment = fragment(instruction, "E", row)
+    if not 0 <= selector < metadata_fragment.copies:
         raise SPARSE_SELECTOR.error(
             selector=selector,
-            instruction=held.instruction,
+            instruction=metadata_fragment.instruction,
             data_type=row.name,
-            lanes=4 // held.copies,
-            known=tuple(range(held.copies)),
-            nearest=held.copies - 1 if selector > 0 else 0,
+            lanes=4 // metadata_fragment.copies,
+            known=tuple(range(metadata_fragment.copies)),
+            nearest=metadata_fragment.copies - 1 if selector > 0 else 0,
         )
-    k = held.shape[1] * group_elements(row)
-    return _LaneForm(row, held.instruction, held.shape[0], k, held, selector)
+    k = metadata_fragment.shape[1] * group_elements(row)
+    return _LaneForm(row, metadata_fragment.instruction, metadata_fragment.shape[0], k, metadata_fragment, selector)
 
 
 def _sparse_type(data_type: Any) -> DataType:
@@ -287,17 +287,17 @@ def _check_shape(shape: tuple[int, ...], form: _NibbleForm | _LaneForm | _CellFo
     m, k = shape
     if m % form.rows == 0 and k % form.k == 0:
         return
-    whole = (rounded_up(m, form.rows), rounded_up(k, form.k))
+    rounded_shape = (rounded_up(m, form.rows), rounded_up(k, form.k))
     holder = f"a group of {row.name}" if isinstance(form, _NibbleForm) else form.name
-    raise SPARSE_SHAPE.error(shape=(m, k), holder=holder, rows=form.rows, columns=form.k, whole=whole)
+    raise SPARSE_SHAPE.error(shape=(m, k), holder=holder, rows=form.rows, columns=form.k, whole=rounded_shape)
 
 
 def _check_nibbles(nibbles: Nibbles, row: DataType) -> None:
     """Refuse metadata that names a place twice, or half of a tf32."""
-    known = sorted((*ORDERED_NIBBLES, *_SWAPPED_NIBBLES))
+    valid = sorted((*ORDERED_NIBBLES, *_SWAPPED_NIBBLES))
     if row.smem_bits == 32:
-        known = TF32_NIBBLES.tolist()
-    wrong = np.argwhere(~np.isin(nibbles, known))
+        valid = TF32_NIBBLES.tolist()
+    wrong = np.argwhere(~np.isin(nibbles, valid))
     if not len(wrong):
         return
     line, group = wrong[0].tolist()
@@ -308,6 +308,6 @@ def _check_nibbles(nibbles: Nibbles, row: DataType) -> None:
         first=group * extent,
         last=group * extent + extent - 1,
         data_type=row.name,
-        known=tuple(hex(nibble) for nibble in known),
+        known=tuple(hex(nibble) for nibble in valid),
         nearest=ORDERED_NIBBLES[0],
     )

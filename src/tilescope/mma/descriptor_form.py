@@ -117,8 +117,8 @@ class DescriptorForm:
         values = self.word.decode(word)
         ones = self.word.reserved_ones(word)
         if ones:
-            told = ONE_RESERVED_BIT if len(ones) == 1 else DESCRIPTOR_RESERVED.wording
-            yield told.violation(
+            wording = ONE_RESERVED_BIT if len(ones) == 1 else DESCRIPTOR_RESERVED.wording
+            yield wording.violation(
                 word=word, bits=ones, descriptor=name, reserved=self.reserved, resembles=self.resembles
             )
         if self.version is not None and values["version"] != self.version:
@@ -134,8 +134,10 @@ class DescriptorForm:
             )
         code = values["swizzle"]
         if code not in self.swizzles:
-            known = tuple(f"{known_code} {row.name}" for known_code, row in sorted(self.swizzles.items()))
-            yield SWIZZLE_CODE.violation(word=word, code=code, descriptor=name, known=known, usual=self.codes["128B"])
+            code_names = tuple(f"{known_code} {row.name}" for known_code, row in sorted(self.swizzles.items()))
+            yield SWIZZLE_CODE.violation(
+                word=word, code=code, descriptor=name, known=code_names, usual=self.codes["128B"]
+            )
 
 
 _FIELDS = (

@@ -101,9 +101,9 @@ def addends(array: Array) -> Elements:
     [1, -126, -133]
     """
     if array.dtype == np.float32:
-        found = _of_float32(array.view(np.uint32))
-        found.exponents[found.values == 0] = ZERO_ADDEND_EXPONENT
-        return found
+        elements = _of_float32(array.view(np.uint32))
+        elements.exponents[elements.values == 0] = ZERO_ADDEND_EXPONENT
+        return elements
     halves = factors(array, DataType.named("float16"))
     return halves._replace(exponents=np.maximum(halves.exponents, np.int16(ZERO_ADDEND_EXPONENT)))
 

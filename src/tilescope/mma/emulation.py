@@ -143,7 +143,7 @@ def emulate_mma(
         layouts=(a_layout, b_layout),
     )
     if core.accumulators == "registers":
-        asked = {
+        requested = {
             "ws": ws,
             "a_in_tensor_memory": a_in_tensor_memory,
             "scales": scales is not None,
@@ -152,7 +152,7 @@ def emulate_mma(
             "instruction_k": instruction_k is not None,
             f"cta_group = {printed(cta_group)}": not is_one_of(cta_group, (1,)),
         }
-        options = tuple(name for name, is_asked in asked.items() if is_asked)
+        options = tuple(name for name, is_asked in requested.items() if is_asked)
         if options:
             raise TCGEN05_ALONE.error(consumer=consumer, options=options, cta_group=plain_int(cta_group))
         if sparse:
@@ -257,17 +257,17 @@ def _sparse_row(path: OperandPath) -> Instruction:
     """The mma.sp or wgmma.sp of the type that takes 64 bytes of B along k."""
     family = "wgmma.sp" if path.consumer.name == "wgmma" else "mma.sp"
     rows = [row for row in SPARSE_INSTRUCTIONS if row.family == family]
-    own = [row for row in rows if path.row.name in row.types]
-    if own:
-        return max(own, key=lambda row: row.k)
-    known = tuple(dict.fromkeys(name for row in rows for name in row.types))
-    raise SPARSE_MMA_TYPE.error(data_type=path.row.name, major=path.majors[0], instruction=family, known=known)
+    fitting = [row for row in rows if path.row.name in row.types]
+    if fitting:
+        return max(fitting, key=lambda row: row.k)
+    type_names = tuple(dict.fromkeys(name for row in rows for name in row.types))
+    raise SPARSE_MMA_TYPE.error(data_type=path.row.name, major=path.majors[0], instruction=family, known=type_names)
 
 
 def _own_arch(feature: str) -> str:
     """The architecture whose sums are meant where none is named: sm_90, which was measured, or the first that can."""
-    known = architectures_with(feature)
-    return "sm_90" if "sm_90" in known else known[0]
+    architectures = architectures_with(feature)
+    return "sm_90" if "sm_90" in architectures else architectures[0]
 
 
 def _tcgen05_arithmetic(arch: ArchName | None, row: DataType, scaling: Scaling | None) -> Arithmetic:

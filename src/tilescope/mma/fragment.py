@@ -284,8 +284,8 @@ class Fragment(Value):
         >>> a.distribute(np.arange(128).reshape(16, 8))[22]
         array([ 44,  45, 108, 109])
         """
-        wanted = (self.matrices, *self.shape) if self.matrices > 1 else self.shape
-        stacked = self._shaped("matrix", matrix, wanted).reshape(self.matrices, *self.shape)
+        expected_shape = (self.matrices, *self.shape) if self.matrices > 1 else self.shape
+        stacked = self._shaped("matrix", matrix, expected_shape).reshape(self.matrices, *self.shape)
         return np.asarray(stacked[self.indices()])
 
     def collect(self, values: npt.ArrayLike) -> Array:
@@ -337,8 +337,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     is_input = operand in ("A", "B", "E")
     row_of_type: dict[str, Instruction] = {}
     for row in rows:
-        for known in row.types if is_input else row.accumulators:
-            row_of_type.setdefault(known, row)
+        for type_name in row.types if is_input else row.accumulators:
+            row_of_type.setdefault(type_name, row)
     chosen = chosen_type(name, operand, data_type, row_of_type)
     row = row_of_type[chosen.name]
     if row.family == "wmma":

@@ -285,22 +285,22 @@ def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> Iterator[V
     """Bits and codes that no descriptor of the kind has."""
     ones = form.reserved_ones(word)
     if ones:
-        told = ONE_RESERVED_BIT if len(ones) == 1 else TCGEN05_RESERVED
-        yield told.violation(word=word, bits=ones, kind=kind.name, without=word & form.covered)
+        wording = ONE_RESERVED_BIT if len(ones) == 1 else TCGEN05_RESERVED
+        yield wording.violation(word=word, bits=ones, kind=kind.name, without=word & form.covered)
     fields = form.decode(word)
     meanings = _code_meanings(kind.name)
     for name in ("a_type", "b_type", "d_type"):
         types = meanings[name]
         if name not in fields or fields[name] in types:
             continue
-        known = list(types)
+        codes = list(types)
         yield TYPE_CODE.violation(
             field=name,
             matrix=name[0].upper(),
             code=fields[name],
             kind=kind.name,
             codes=tuple(f"{code} {type_name}" for code, type_name in types.items()),
-            other_code=known[-1] if name == "d_type" else known[0],
+            other_code=codes[-1] if name == "d_type" else codes[0],
         )
 
 

@@ -167,9 +167,9 @@ def field_problems(word: InstructionFields, kind: Tcgen05Kind) -> Iterator[Viola
         if choice.value in choice.allowed:
             continue
         other_kinds = _kinds_with(choice.value) if choice.field in ("a_type", "b_type") else ()
-        told = TYPE_OF_OTHER_KIND if other_kinds else choice.rule
+        broken_rule = TYPE_OF_OTHER_KIND if other_kinds else choice.rule
         numbers: dict[str, Any] = {**choice.beside, choice.field: choice.value}
-        yield told.violation(
+        yield broken_rule.violation(
             field=choice.field,
             asked=printed(choice.value),
             kind=kind.name,

@@ -101,8 +101,8 @@ def ldmatrix(
         rows = unpacked(rows[..., : 2 * chosen.packed_bits], chosen.packed_bits)
     elements = rows.view(f"<u{chosen.element_bits // 8}")
     elements = elements.reshape(*first_byte.shape[:-1], count, chosen.rows, chosen.columns)
-    held = np.ascontiguousarray(elements[(..., *matrices.indices())])  # (..., 32, values)
-    registers: npt.NDArray[np.uint32] = held.view("<u4").astype(np.uint32, copy=False)
+    values = np.ascontiguousarray(elements[(..., *matrices.indices())])  # (..., 32, values)
+    registers: npt.NDArray[np.uint32] = values.view("<u4").astype(np.uint32, copy=False)
     return registers
 
 
@@ -139,8 +139,8 @@ def stmatrix(
             fix="Store lane_address[0], then [1] …",
             shape=shape,
         )
-    held = words.astype("<u4").view(f"<u{chosen.element_bits // 8}")  # (32, values)
-    stacked = matrices.collect(held).reshape(count * chosen.rows, chosen.columns)
+    values = words.astype("<u4").view(f"<u{chosen.element_bits // 8}")  # (32, values)
+    stacked = matrices.collect(values).reshape(count * chosen.rows, chosen.columns)
     rows = np.ascontiguousarray(stacked).view(np.uint8)
     _require_one_value_each(first_byte, rows, smem_address)
     memory[first_byte[:, None] + np.arange(ROW_BYTES)] = rows
@@ -210,5 +210,5 @@ def _require_one_value_each(first_byte: npt.NDArray[np.int64], rows: npt.NDArray
     same_place = first_byte[order][1:] == first_byte[order][:-1]
     differ = same_place & (rows[order][1:] != rows[order][:-1]).any(axis=1)
     if differ.any():
-        one, other = sorted(order[np.argmax(differ) : np.argmax(differ) + 2].tolist())
-        raise MATRIX_OVERLAP.error(lanes=(one, other), address=int(first_byte[one]) + smem_address)
+        lane, other_lane = sorted(order[np.argmax(differ) : np.argmax(differ) + 2].tolist())
+        raise MATRIX_OVERLAP.error(lanes=(lane, other_lane), address=int(first_byte[lane]) + smem_address)

@@ -135,8 +135,8 @@ def matrix_form(direction: str, name: str, *, count: int, transpose: bool) -> Ma
     >>> matrix_form("ldmatrix", "m16n16.b8", count=2, transpose=True).registers
     2
     """
-    known = [form for form, rows in MATRIX_FORMS.items() if direction in rows[0].directions]
-    forms = MATRIX_FORMS[known_name("form", name, known, f"{direction} form")]
+    form_names = [form for form, rows in MATRIX_FORMS.items() if direction in rows[0].directions]
+    forms = MATRIX_FORMS[known_name("form", name, form_names, f"{direction} form")]
     transpose = flag("transpose", transpose)
     counts = forms[0].counts
     problems: list[Violation] = []
@@ -147,8 +147,8 @@ def matrix_form(direction: str, name: str, *, count: int, transpose: bool) -> Ma
         problems.append(problem)
     chosen = [form for form in forms if form.transposed == transpose]
     if not chosen:
-        told = MATRIX_TRANS.wording if transpose else ALWAYS_TRANSPOSED
-        problems.append(told.violation(transpose=transpose, form=name, change={"transpose": not transpose}))
+        wording = MATRIX_TRANS.wording if transpose else ALWAYS_TRANSPOSED
+        problems.append(wording.violation(transpose=transpose, form=name, change={"transpose": not transpose}))
     raise_all(problems)
     return chosen[0]
 
@@ -161,12 +161,12 @@ def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
     """
     direction, *qualifiers = opcode.split(".")
     count = next((count for count in _ALL if f"x{count}" in qualifiers), None)
-    rest = [qualifier for qualifier in qualifiers if qualifier not in _QUALIFIERS]
-    shape = next((qualifier for qualifier in rest if qualifier.startswith("m")), "m8n8")
+    remaining = [qualifier for qualifier in qualifiers if qualifier not in _QUALIFIERS]
+    shape = next((qualifier for qualifier in remaining if qualifier.startswith("m")), "m8n8")
     usual_element = "b16" if shape == "m8n8" else "b8"
-    element = next((qualifier for qualifier in rest if qualifier.startswith("b")), usual_element)
+    element = next((qualifier for qualifier in remaining if qualifier.startswith("b")), usual_element)
     name = f"{shape}.{element}"
-    if count is None or set(rest) - {shape, element} or name not in MATRIX_FORMS:
+    if count is None or set(remaining) - {shape, element} or name not in MATRIX_FORMS:
         limit = (
             "ldmatrix and stmatrix move 8 x 8 matrices of 16 bits as .x1, .x2 or .x4, with or without .trans; "
             f"and, on sm_100 and later, {', '.join(form for form in MATRIX_FORMS if form != 'm8n8.b16')}"

@@ -237,12 +237,12 @@ def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
         rows = tuple(row for row in _table(family) if (row.m, row.k) == (m, k) and n in row.n)
         if rows and family in ("", rows[0].family):
             return rows, n
-    known = list(dict.fromkeys(row.name for row in (*INSTRUCTIONS, *SPARSE_INSTRUCTIONS, *WMMA_INSTRUCTIONS)))
+    names = list(dict.fromkeys(row.name for row in (*INSTRUCTIONS, *SPARSE_INSTRUCTIONS, *WMMA_INSTRUCTIONS)))
     limit = (
-        f"there are {', '.join(known)} (N: 8 to 256 in eights; for s8, u8 and b1: 8, 16, 24, then 32 to 256 in sixteens), "
+        f"there are {', '.join(names)} (N: 8 to 256 in eights; for s8, u8 and b1: 8, 16, 24, then 32 to 256 in sixteens), "
         "ldmatrix, stmatrix .x1, .x2, .x4 with or without .trans, and tcgen05.ld, tcgen05.st such as tcgen05.ld.32x32b.x8"
     )
-    nearest = nearest_name(written, [*known, "ldmatrix.x4", "tcgen05.ld.32x32b.x8"]) or "mma.m16n8k16"
+    nearest = nearest_name(written, [*names, "ldmatrix.x4", "tcgen05.ld.32x32b.x8"]) or "mma.m16n8k16"
     fix = f"Use {nearest.replace('N', '128')}."
     raise UNKNOWN_NAME.error(argument="instruction", found=printed(name), limit=limit, fix=fix)
 
@@ -269,13 +269,13 @@ def chosen_type(instruction: str, operand: Operand, data_type: object, known: It
     row = None if data_type is None else DataType.named(data_type)
     if row is not None and row.name in names:
         return row
-    told = FRAGMENT_TYPE.wording
+    wording = FRAGMENT_TYPE.wording
     nearest = names[0]
     if row is not None and operand in ("C", "D"):
-        told = ACCUMULATOR_TYPE
+        wording = ACCUMULATOR_TYPE
         if _summed_in(row) in names:
             nearest = _summed_in(row)
-    raise told.error(
+    raise wording.error(
         data_type="no type" if row is None else row.name,
         operand=operand,
         instruction=instruction,
@@ -314,8 +314,8 @@ def no_such_type(broken: Rule, row: DataType, instruction: str, known: list[str]
     else:
         fix = WGMMA_TYPE.fix
     nearest = alike[0] if alike else known[0]
-    told = broken.worded(argument=WGMMA_TYPE.argument, found=WGMMA_TYPE.found, limit=WGMMA_TYPE.limit, fix=fix)
-    return told.error(
+    wording = broken.worded(argument=WGMMA_TYPE.argument, found=WGMMA_TYPE.found, limit=WGMMA_TYPE.limit, fix=fix)
+    return wording.error(
         data_type=row.name,
         bits=row.bits,
         instruction=instruction,

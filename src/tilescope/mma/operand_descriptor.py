@@ -196,11 +196,11 @@ class OperandDescriptor(Value):
         return tuple(name for name in ignored if name != "leading_bytes")
 
     def _read_problems(self, major: Major, rows: int, k: int, element_bits: int) -> list[Violation]:
-        told = self.form.read_rule
+        read_rule = self.form.read_rule
         instruction = self.form.instruction
         problems = []
         if major != "K" and self.leading_is_address:
-            only_k_major = told.worded(
+            only_k_major = read_rule.worded(
                 argument="major",
                 found="major = {major}",
                 limit="only K-major operands have a leading address",
@@ -211,10 +211,10 @@ class OperandDescriptor(Value):
         if element_bits not in widths:
             problems.append(self._unread(major, element_bits, widths))
         if not 1 <= rows <= MAX_ROWS:
-            problems.append(told.violation(rows=rows, most=MAX_ROWS))
+            problems.append(read_rule.violation(rows=rows, most=MAX_ROWS))
         max_k = _MAX_K_BYTES * 8 // (element_bits or 1)
         if element_bits in widths and not 1 <= k <= max_k:
-            one_step = told.worded(
+            one_step = read_rule.worded(
                 argument="k",
                 found="k = {k}",
                 limit="one instruction reads {dense_k} elements of {element_bits} bits along k (sparse: {max_k} of B)",

@@ -148,11 +148,11 @@ def diagnosed(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
             sentences = _FIELD_SENTENCES | {"leading-bytes": _LEADING_ADDRESS}
     if fits and not read.is_only_cut_short:
         best = min(fits, key=lambda fit: len(fit.changes))
-        said = [filled(sentences[change.cause], _facts(change, tile.writer)) for change in best.changes]
+        messages = [filled(sentences[change.cause], _facts(change, tile.writer)) for change in best.changes]
         if flip and any(change.cause == "majorness" for change in best.changes):
             dimension = "k" if read.major == "K" else "mn"  # nobody said which dimension of the map is innermost
-            said.append(filled(_INNERMOST_UNSAID, {"dimension": dimension, "major": read.major}))
-        return Diagnosis(best.changes[0].cause, " ".join(said), best.right, best.major)
+            messages.append(filled(_INNERMOST_UNSAID, {"dimension": dimension, "major": read.major}))
+        return Diagnosis(best.changes[0].cause, " ".join(messages), best.right, best.major)
     if (read.written == NOT_WRITTEN).any():
         mn, k = tile.addresses.shape
         other_major = next((fit.major for fit in fits if fit.right == reader), None)
@@ -318,17 +318,17 @@ def wrong_half(source: AnyMap | Layout, tile: WrittenTile, major: Major, cta_ran
             fix="Leave cta_rank out.",
             rank=rank,
         )
-    brought = min(copy.coords[1 if major == "K" else 0] for copy in tile.copies)
+    first_loaded = min(copy.coords[1 if major == "K" else 0] for copy in tile.copies)
     rows = tile.addresses.shape[0]
-    own = brought // (2 * rows) * 2 * rows + cta_rank * rows
-    if brought == own:
+    first_own = first_loaded // (2 * rows) * 2 * rows + cta_rank * rows
+    if first_loaded == first_own:
         return None
     facts = {
         "cta_rank": cta_rank,
-        "brought": brought,
-        "brought_last": brought + rows - 1,
-        "own": own,
-        "own_last": own + rows - 1,
+        "brought": first_loaded,
+        "brought_last": first_loaded + rows - 1,
+        "own": first_own,
+        "own_last": first_own + rows - 1,
         "pair_rows": 2 * rows,
     }
     return Diagnosis("pair-half", filled(_PAIR_HALF, facts))

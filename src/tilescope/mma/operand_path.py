@@ -213,7 +213,7 @@ def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row:
     """What ldmatrix brings into the registers of mma, put together again as the fragments say."""
     block_mn = _MMA_M if operand == "A" else _MMA_N
     block_k = K_STEP_BYTES * 8 // row.smem_bits
-    held = fragment(_mma_for(consumer, row, tile, block_k), operand, row)
+    mma_fragment = fragment(_mma_for(consumer, row, tile, block_k), operand, row)
     mn, k = tile.shape
     if mn % block_mn or k % block_k:
         raise PARTIAL_BLOCKS.error(
@@ -249,8 +249,8 @@ def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row:
     codes = np.ascontiguousarray(registers).view(np.uint8)
     if row.smem_bits < 8:
         codes = unpacked(codes, row.bits)
-    _, place, column = held.indices()
-    blocks = np.empty((*registers.shape[:2], *held.shape), row.numpy)
+    _, place, column = mma_fragment.indices()
+    blocks = np.empty((*registers.shape[:2], *mma_fragment.shape), row.numpy)
     blocks[..., place, column] = codes.view(row.numpy)
     if operand == "B":
         blocks = blocks.swapaxes(-1, -2)
@@ -266,9 +266,9 @@ def _mma_for(consumer: Consumer, row: DataType, tile: Layout, block_k: int) -> s
         return fitting[0].name
     names = dict.fromkeys(name for mma in _MMA_PRODUCTS for name in mma.types)
     types = [DataType.named(name) for name in names]
-    known = tuple(known.name for known in types if known.numpy_name and known.smem_bits <= 32)
-    told = MN_MAJOR_TYPE if row.name in known else MMA_TYPE.wording
-    raise told.error(data_type=row.name, major=tile.major, known=known, element_bits=row.smem_bits)
+    type_names = tuple(data_type.name for data_type in types if data_type.numpy_name and data_type.smem_bits <= 32)
+    wording = MN_MAJOR_TYPE if row.name in type_names else MMA_TYPE.wording
+    raise wording.error(data_type=row.name, major=tile.major, known=type_names, element_bits=row.smem_bits)
 
 
 def mma_with_k(row: DataType, k: int) -> list[Instruction]:

@@ -104,9 +104,9 @@ def read_scaling(scales: Scales | None, shape: tuple[int, int, int], *, sparse: 
     blocks = ceil_div(k, block)
     problems: list[Violation] = []
     factors: list[Array] = []
-    for name, value, wanted in (("scales[1]", a_scales, (m, blocks)), ("scales[2]", b_scales, (n, blocks))):
+    for name, value, expected_shape in (("scales[1]", a_scales, (m, blocks)), ("scales[2]", b_scales, (n, blocks))):
         array = as_array(name, value)
-        if array.shape != wanted or array.dtype.itemsize != 1 or array.dtype.kind in "bS":
+        if array.shape != expected_shape or array.dtype.itemsize != 1 or array.dtype.kind in "bS":
             wrong_array = MMA_SCALES.violation(
                 operand=name,
                 shape=array.shape,
@@ -114,13 +114,13 @@ def read_scaling(scales: Scales | None, shape: tuple[int, int, int], *, sparse: 
                 format=row.name,
                 scale_type=row.scale_type,
                 block=block,
-                scales=wanted,
+                scales=expected_shape,
             )
             problems.append(wrong_array)
             continue
-        held = np.ascontiguousarray(array).view(np.uint8)
-        if row.scale_type == "ue4m3" and (held & 0x80).any():
+        scale_bytes = np.ascontiguousarray(array).view(np.uint8)
+        if row.scale_type == "ue4m3" and (scale_bytes & 0x80).any():
             problems.append(SIGNED_SCALE.violation(operand=name))
-        factors.append(held)
+        factors.append(scale_bytes)
     raise_all(problems)
     return Scaling(row, *factors)

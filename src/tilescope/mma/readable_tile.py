@@ -190,15 +190,15 @@ def tile_problems(
     for extent_name, extent, multiple in ((mn_name, mn, mn_multiple), ("k", k, extents.k)):
         if extent % multiple:
             value: dict[str, Any] = {extent_name: extent}
-            whole = rounded_up(extent, multiple)
+            rounded = rounded_up(extent, multiple)
             problem = LOOP_RULES[instruction].tile.violation(
                 extent_name=extent_name,
                 extent=extent,
                 instruction=instruction,
                 data_type=data_type.name,
                 multiple=multiple,
-                whole=whole,
-                change={extent_name: whole},
+                whole=rounded,
+                change={extent_name: rounded},
                 **value,
             )
             problems.append(problem)
@@ -228,15 +228,15 @@ def _layout_problems(instruction: str, data_type: DataType, canonical: Canonical
     is_narrow = data_type.is_packed and major == "MN"
     if bits in widths and not is_narrow:
         return []
-    told = LOOP_RULES[instruction].layout.wording
+    wording = LOOP_RULES[instruction].layout.wording
     if not widths:
-        told = told.worded(limit=READS_NO_SUCH_LAYOUT)
+        wording = wording.worded(limit=READS_NO_SUCH_LAYOUT)
     elif bits in widths:
-        told = told.worded(limit="elements below 8 bits are read only K-major")
+        wording = wording.worded(limit="elements below 8 bits are read only K-major")
     other_swizzle = None if is_narrow else _last_swizzle(instruction, major, bits)
     if other_swizzle is not None:
-        told = told.worded(fix="Use swizzle {other_swizzle}.")
-    problem = told.violation(
+        wording = wording.worded(fix="Use swizzle {other_swizzle}.")
+    problem = wording.violation(
         instruction=instruction,
         major=major,
         mode=canonical.mode,
@@ -250,8 +250,8 @@ def _layout_problems(instruction: str, data_type: DataType, canonical: Canonical
 
 def _last_swizzle(instruction: str, major: Major, element_bits: int) -> str | None:
     """The widest swizzle with which an instruction reads elements of this width; None if it reads none."""
-    own = [row for row in READERS if (row.instruction, row.major) == (instruction, major)]
-    fitting = [row for row in own if element_bits in row.element_bits]
+    rows = [row for row in READERS if (row.instruction, row.major) == (instruction, major)]
+    fitting = [row for row in rows if element_bits in row.element_bits]
     return fitting[-1].swizzles[-1] if fitting else None
 
 
@@ -263,8 +263,8 @@ def tma_alignment_findings(layout: Layout) -> tuple[Violation, ...]:
         return ()
     swizzle = layout.swizzle
     below = start - past_bytes
-    told = PATTERN_IN_MID_LINE if swizzle.bits else TMA_ALIGNMENT
-    violation = told.violation(
+    wording = PATTERN_IN_MID_LINE if swizzle.bits else TMA_ALIGNMENT
+    violation = wording.violation(
         smem_address=start,
         past_bytes=past_bytes,
         below=below,

@@ -141,10 +141,10 @@ def pasted_word(text: str) -> int | None:
     if len(plain) - len(prefix) > _MAX_DIGITS[prefix]:
         return None
     try:
-        found = pasted(text)
+        number = pasted(text)
     except ValueError:
         return None
-    return found if 0 <= found < 1 << 64 else None
+    return number if 0 <= number < 1 << 64 else None
 
 
 def inspect_descriptor(

@@ -67,20 +67,20 @@ class ScaleLanes(Documented, Value):
             ("thread_id", self.thread_id, _THREAD_IDS[operand]),
             ("byte_id", self.byte_id, row.ids(row.k_steps[0])),
         )
-        for name, value, known in immediates:
+        for name, value, allowed in immediates:
             number = plain_int(value)
             object.__setattr__(self, name, number)
-            if number not in known:
-                told: dict[str, Any] = {name: number}
+            if number not in allowed:
+                field_value: dict[str, Any] = {name: number}
                 wrong_id = SCALE_ID.violation(
                     field=name,
                     asked=printed(value),
                     immediate=name.replace("_", "-"),
                     operand=operand,
                     scale_vec=row.qualifier,
-                    allowed=known,
-                    first=known[0],
-                    **told,
+                    allowed=allowed,
+                    first=allowed[0],
+                    **field_value,
                 )
                 problems.append(wrong_id)
         raise_all(problems)

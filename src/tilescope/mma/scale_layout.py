@@ -261,11 +261,11 @@ class ScaleLayout(Documented, Value):
         >>> [(step.column, step.scale_id) for step in scale_layout(128, 384, "mxfp4").steps(96)]  # 3 scales each
         [(0, 0), (0, 3), (4, 2), (8, 1)]
         """
-        known = self.format.k_steps
-        step_k = known[0] if k is None else k
-        if not is_one_of(step_k, known):
+        k_steps = self.format.k_steps
+        step_k = k_steps[0] if k is None else k
+        if not is_one_of(step_k, k_steps):
             raise SCALE_K.error(
-                k=plain_int(k), asked=printed(k), kind=self.format.mma_kind, steps=known, first=known[0]
+                k=plain_int(k), asked=printed(k), kind=self.format.mma_kind, steps=k_steps, first=k_steps[0]
             )
         block = self.format.block
         columns = self.columns_per_word(operand, m=m, cta_group=cta_group)

@@ -116,11 +116,11 @@ def pack_scales(scales: npt.ArrayLike, *, atom: ScaleAtomName = "128x4", out: Ar
     rows_together = scale_atom(atom)
     plain = _one_byte("scales", scales, 2)
     *batch, rows, blocks = plain.shape
-    whole = _whole(rows, blocks, rows_together)
-    packed = _target(out, (*batch, prod(whole)), plain.dtype)
-    if (rows, blocks) != whole:
+    padded_shape = _whole(rows, blocks, rows_together)
+    packed = _target(out, (*batch, prod(padded_shape)), plain.dtype)
+    if (rows, blocks) != padded_shape:
         further = [(0, 0)] * len(batch)
-        plain = np.pad(plain.view(np.uint8), [*further, (0, whole[0] - rows), (0, whole[1] - blocks)])
+        plain = np.pad(plain.view(np.uint8), [*further, (0, padded_shape[0] - rows), (0, padded_shape[1] - blocks)])
     move = _move_small if atom == "8x4" else _move
     move(np.ascontiguousarray(plain).view(np.uint8), packed.view(np.uint8), to_atoms=True)
     return packed if out is None else out
@@ -140,19 +140,19 @@ def unpack_scales(
     rows_together = scale_atom(atom)
     atoms = _one_byte("packed", packed, 1)
     rows, blocks = pair("shape", shape, least=1)
-    whole = _whole(rows, blocks, rows_together)
+    padded_shape = _whole(rows, blocks, rows_together)
     *batch, length = atoms.shape
-    if length != prod(whole):
+    if length != prod(padded_shape):
         raise SCALE_SIZE.error(
             size_bytes=length,
             rows=rows,
             blocks=blocks,
             atoms=atom_grid(rows, blocks, rows_together.rows),
             atom_bytes=rows_together.size_bytes,
-            whole_bytes=prod(whole),
+            whole_bytes=prod(padded_shape),
         )
-    is_whole = (rows, blocks) == whole
-    plain = _target(out if is_whole else None, (*batch, *whole), atoms.dtype)
+    is_whole = (rows, blocks) == padded_shape
+    plain = _target(out if is_whole else None, (*batch, *padded_shape), atoms.dtype)
     move = _move_small if atom == "8x4" else _move
     move(plain.view(np.uint8), np.ascontiguousarray(atoms).view(np.uint8), to_atoms=False)
     if out is None:
@@ -211,10 +211,10 @@ def _move(plain: Array, atoms: Array, *, to_atoms: bool) -> None:
     piece = np.empty((_ATOMS_AT_ONCE, 32, along, 4), np.uint32)
     for first in range(0, len(words), _ATOMS_AT_ONCE):
         part = words[first : first + _ATOMS_AT_ONCE]
-        held = piece[: len(part)]
+        target = piece[: len(part)]
         for row in range(4):
-            held[..., row] = part[:, row]
-        stored[first : first + len(part)] = held.view(np.complex128)[..., 0].swapaxes(1, 2)
+            target[..., row] = part[:, row]
+        stored[first : first + len(part)] = target.view(np.complex128)[..., 0].swapaxes(1, 2)
 
 
 class _Loops(NamedTuple):

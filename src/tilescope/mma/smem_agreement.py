@@ -196,11 +196,11 @@ def _reader_of(reader: object) -> Reader:
         return smem_tile("descriptor", reader)
     if isinstance(reader, OperandDescriptor | DescriptorLoop):
         return reader
-    wanted = "a WgmmaDescriptor, a Tcgen05Descriptor, the descriptors of a loop, or a Layout"
+    expected = "a WgmmaDescriptor, a Tcgen05Descriptor, the descriptors of a loop, or a Layout"
     fix = "Decode the word first: WgmmaDescriptor.decode(word)."
     if reader is None:
         fix = "Pass the descriptor that reads the tile; only a plan has its own."
-    raise RuleError([argument_type("descriptor", reader, wanted, fix)])
+    raise RuleError([argument_type("descriptor", reader, expected, fix)])
 
 
 def _major_read(reader: Reader, tile_major: Major | None) -> Major:
@@ -380,8 +380,8 @@ def _agreed(reads: list[Read], shape: tuple[int, int]) -> str:
 def _where(difference: Difference) -> str:
     """Where the first element that differs was written, and where it is read."""
     element = f"Element (mn {difference.mn}, k {difference.k})"
-    found = difference.found
-    lies = "nothing of the tile" if found is None else f"(mn {found[0]}, k {found[1]})"
+    stored_element = difference.found
+    lies = "nothing of the tile" if stored_element is None else f"(mn {stored_element[0]}, k {stored_element[1]})"
     read = f"is read at {difference.read_address:#x}, where {lies} lies"
     if difference.written_address is None:
         return f"{element} {read}, but no copy loads it"

@@ -74,14 +74,14 @@ def compressed(a: Matrix, data_type: DataType) -> Compressed:
     """
     pieces = _pieces(a, data_type)
     count = pieces.shape[2]
-    kept = count // 2
+    kept_count = count // 2
     filled = (pieces != 0).any(axis=-1)
     used = filled.sum(axis=-1)
-    if (used > kept).any():
+    if (used > kept_count).any():
         raise _too_many_nonzero(used, pieces, data_type)
-    positions = np.sort(np.argsort(~filled, axis=-1, kind="stable")[..., :kept], axis=-1)
+    positions = np.sort(np.argsort(~filled, axis=-1, kind="stable")[..., :kept_count], axis=-1)
     stored = np.take_along_axis(pieces, positions[..., None], axis=2).reshape(len(a), -1)
-    if kept == 1:
+    if kept_count == 1:
         nibbles = TF32_NIBBLES[positions[..., 0]]
     else:
         lower, upper = positions[..., 0], positions[..., 1]
@@ -138,11 +138,11 @@ def expanded(stored: Matrix, nibbles: Nibbles, data_type: DataType) -> Matrix:
     """A (m, k) as the tensor core sees it: the stored elements at the positions that the metadata names."""
     dense = np.zeros((len(stored), 2 * stored.shape[1]), stored.dtype)
     pieces = _pieces(dense, data_type)
-    kept = stored.reshape(*pieces.shape[:2], pieces.shape[2] // 2, pieces.shape[3])
+    values = stored.reshape(*pieces.shape[:2], pieces.shape[2] // 2, pieces.shape[3])
     positions = np.stack([nibbles & 3, nibbles >> 2], axis=-1).astype(np.int64)
     if pieces.shape[2] == 2:
         positions = (nibbles == TF32_NIBBLES[1]).astype(np.int64)[..., None]
-    np.put_along_axis(pieces, positions[..., None], kept, axis=2)
+    np.put_along_axis(pieces, positions[..., None], values, axis=2)
     return pieces.reshape(dense.shape)
 
 

@@ -205,7 +205,7 @@ def shape_problems(
     if k == WIDE_K:
         conditions.append(f"k = {k}")
     existing = [(known_m, known_n) for form in shapes for known_m in form.m for known_n in form.n]
-    other_m, other_n = min(existing, key=lambda known: (abs(known[0] - m), abs(known[1] - n)))
+    other_m, other_n = min(existing, key=lambda shape: (abs(shape[0] - m), abs(shape[1] - n)))
     violation = TCGEN05_SHAPE.violation(
         m=m,
         n=n,

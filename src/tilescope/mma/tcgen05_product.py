@@ -173,9 +173,9 @@ class Tcgen05Product:
                 block = slice(first_m, first_m + self.m), slice(first_n, first_n + self.n)
                 rows = slice(first_m // self.cta_group, first_m // self.cta_group + own_m)
                 columns = slice(first_n // self.cta_group, first_n // self.cta_group + own_n)
-                held = [(a[rows], b[columns], metadata[rows]) for a, b, metadata in operands]
+                block_operands = [(a[rows], b[columns], metadata[rows]) for a, b, metadata in operands]
                 scales = None if scaling is None else scaling.part(*block)
-                d[block] = _instruction(self, held, scales, initial[block], masks)
+                d[block] = _instruction(self, block_operands, scales, initial[block], masks)
         return d
 
 
@@ -209,7 +209,7 @@ def tcgen05_product(
     form = _form(kind, int(cta_group), ws=ws, sparse=sparse)
     m, n, k = shape
     if sparse and not ws:
-        form = form._replace(m=tuple(known for known in form.m if known == _SPARSE_ROWS * cta_group))
+        form = form._replace(m=tuple(rows for rows in form.m if rows == _SPARSE_ROWS * cta_group))
     fits_m = _fitting(m, form.m, exact=exact)
     fits_n = _fitting(n, form.n, exact=exact)
     step_k = 2 * step if sparse else step
@@ -245,8 +245,8 @@ def _step_k(kind: Tcgen05Kind, instruction_k: int | None, *, sparse: bool) -> in
     """The k of one instruction: the kind's own, or the 96 that was asked for."""
     if instruction_k is None:
         return kind.k
-    known = (kind.k, WIDE_K) if kind.is_dense_4_bit and not sparse else (kind.k,)
-    if not is_one_of(instruction_k, known):
+    allowed = (kind.k, WIDE_K) if kind.is_dense_4_bit and not sparse else (kind.k,)
+    if not is_one_of(instruction_k, allowed):
         number = plain_int(instruction_k)
         raise NO_SUCH_K.error(k=number, asked=printed(instruction_k), kind=kind.name, own_k=kind.k, wide_k=WIDE_K)
     return int(instruction_k)
@@ -310,8 +310,10 @@ def _summed(product: Tcgen05Product, a: Matrix, b: Matrix, before: Matrix, scale
     """What one block makes of its rows of A, and of B: as its instructions add, or rounded once."""
     if product.arithmetic is not None:
         instruction_k = 2 * product.k if product.sparse else product.k
-        own = product.arithmetic
-        return k_loop_sum(a, b, before, instruction_k, arithmetic=own, data_type=product.data_type, scales=scales)
+        arithmetic = product.arithmetic
+        return k_loop_sum(
+            a, b, before, instruction_k, arithmetic=arithmetic, data_type=product.data_type, scales=scales
+        )
     return summed_once(a, b, before, product.data_type, scales)
 
 
@@ -337,7 +339,10 @@ def _a_read(product: Tcgen05Product, a: Matrix, metadata: Nibbles, d: TmemLayout
     parts = max(len(copies), len(nibbles))  # one of both may lie in one place for all parts of n
     all_copies = copies * (parts // len(copies))
     all_nibbles = nibbles * (parts // len(nibbles))
-    return [expanded(copy, own, product.data_type) for copy, own in zip(all_copies, all_nibbles, strict=True)]
+    return [
+        expanded(copy, copy_nibbles, product.data_type)
+        for copy, copy_nibbles in zip(all_copies, all_nibbles, strict=True)
+    ]
 
 
 def _through_cells_of_a(product: Tcgen05Product, a: Matrix, d: TmemLayout) -> list[Matrix]:

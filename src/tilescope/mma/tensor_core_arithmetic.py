@@ -125,12 +125,17 @@ def _named_arithmetic(arch: str, instruction: str, data_type: str) -> Arithmetic
         for row in _ROWS:
             if name in row.instructions and arch in row.architectures and data_type in row.types:
                 return row.arithmetic._replace(basis="measured" if arch == _MEASURED_ON else "documented")
-    known: list[str] = []
+    architectures: list[str] = []
     for row in _ROWS:
         if family in row.instructions and data_type in row.types:
-            known.extend(name for name in row.architectures if name not in known)
-    if not known:
+            architectures.extend(name for name in row.architectures if name not in architectures)
+    if not architectures:
         raise NO_SUCH_PRODUCT.error(instruction=instruction, data_type=data_type, arch=arch, family=family)
     raise MMA_ARITHMETIC.error(
-        instruction=instruction, data_type=data_type, arch=arch, known=tuple(known), family=family, own=known[0]
+        instruction=instruction,
+        data_type=data_type,
+        arch=arch,
+        known=tuple(architectures),
+        family=family,
+        own=architectures[0],
     )

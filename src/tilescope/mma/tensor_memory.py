@@ -282,7 +282,7 @@ class TensorMemory(Documented, Value):
         size = plain_int(columns) or 0
         problems = []
         if size not in ALLOC_COLUMNS:
-            nearest = next((known for known in ALLOC_COLUMNS if known >= size), ALLOC_COLUMNS[-1])
+            nearest = next((allowed for allowed in ALLOC_COLUMNS if allowed >= size), ALLOC_COLUMNS[-1])
             problems.append(TMEM_ALLOC.violation(columns=size, asked=printed(columns), nearest=nearest))
         if not self.may_allocate:
             problems.append(TMEM_RELINQUISHED.violation(columns=size))
@@ -313,9 +313,9 @@ class TensorMemory(Documented, Value):
         place = TmemAddress.of(address)
         size = plain_int(columns)
         if (place.column, size) not in self.allocations or place.lane:
-            told = TMEM_DEALLOC if self.allocations else NOTHING_TO_FREE
+            wording = TMEM_DEALLOC if self.allocations else NOTHING_TO_FREE
             own_first, own_columns = self.allocations[0] if self.allocations else (None, None)
-            raise told.error(
+            raise wording.error(
                 columns=size,
                 lane=place.lane,
                 column=place.column,
@@ -325,8 +325,8 @@ class TensorMemory(Documented, Value):
                 own_first=own_first,
                 own_columns=own_columns,
             )
-        kept = tuple(allocation for allocation in self.allocations if allocation != (place.column, size))
-        return replace(self, allocations=kept)
+        remaining = tuple(allocation for allocation in self.allocations if allocation != (place.column, size))
+        return replace(self, allocations=remaining)
 
     def relinquish(self) -> TensorMemory:
         """tcgen05.relinquish_alloc_permit: this block allocates no more."""
@@ -452,8 +452,8 @@ class TensorMemory(Documented, Value):
         further = plain_int(split)  # columns from the first place to the second
         facts: dict[str, Any] = {"warp": warp_number, "lane": place.lane, "split": further}
         if place.lane % form.lanes:
-            told = START_OF_HALF_QUARTER if form.lanes < QUARTER_LANES else START_OF_QUARTER
-            problems.append(told.violation(form=form.name, below=_quarter_start(place.lane), **facts))
+            wording = START_OF_HALF_QUARTER if form.lanes < QUARTER_LANES else START_OF_QUARTER
+            problems.append(wording.violation(form=form.name, below=_quarter_start(place.lane), **facts))
         step = move.columns if further is None else further
         if split is not None and (form.places == 1 or further is None or further < 0):
             problems.append(TMEM_SPLIT.violation(asked=printed(split), form=form.name, **facts))

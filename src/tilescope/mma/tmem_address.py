@@ -112,8 +112,10 @@ class TmemAddress(Documented, Value):
             number = plain_int(value)
             object.__setattr__(self, name, number)
             if number not in range(extent):
-                told: dict[str, Any] = {name: number}
-                problems.append(NO_SUCH_CELL.violation(index=name, asked=printed(value), last=extent - 1, **told))
+                field_value: dict[str, Any] = {name: number}
+                problems.append(
+                    NO_SUCH_CELL.violation(index=name, asked=printed(value), last=extent - 1, **field_value)
+                )
         raise_all(problems)
 
     @property
@@ -139,12 +141,12 @@ class TmemAddress(Documented, Value):
         word = TMEM_WORD.checked(word)
         ones = TMEM_WORD.reserved_ones(word)
         if ones:
-            told = ONE_STRAY_BIT if len(ones) == 1 else TMEM_ADDRESS.wording
+            wording = ONE_STRAY_BIT if len(ones) == 1 else TMEM_ADDRESS.wording
             if _CUTE_SCALE_ID_BITS.issuperset(ones):
-                told = told.worded(fix=SCALE_ID_IN_ADDRESS)
+                wording = wording.worded(fix=SCALE_ID_IN_ADDRESS)
             elif _BITS_BEHIND_COLUMN.issuperset(ones):
-                told = told.worded(fix=COLUMNS_RAN_OVER)
-            raise told.error(word=word, bits=ones)
+                wording = wording.worded(fix=COLUMNS_RAN_OVER)
+            raise wording.error(word=word, bits=ones)
         return cls(**TMEM_WORD.decode(word))
 
     @classmethod

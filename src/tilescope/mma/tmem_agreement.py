@@ -249,7 +249,7 @@ def _copied(scales: ScaleLayout, copies: list[_Copy], operand: ScaleOperand) -> 
     in_halves = any(copy.shape == PAIR_B_COPY for copy in copies)  # of a pair's B: two atoms each, half of n
     cta_group = 2 if in_halves else 1
     first_column = min(copy.address.column for copy in copies)
-    wanted_atoms = {
+    expected_atoms = {
         first_column + copy.address.column: copy.descriptor.start_address // ATOM_BYTES
         for copy in scales.copies(operand, cta_group=cta_group)
     }
@@ -259,19 +259,19 @@ def _copied(scales: ScaleLayout, copies: list[_Copy], operand: ScaleOperand) -> 
         return TmemAgreement(False, subject, crooked, "atom-rows")
     first_byte = min(copy.descriptor.start_address for copy in copies)
     atoms = {copy.address.column: (copy.descriptor.start_address - first_byte) // ATOM_BYTES for copy in copies}
-    for column, atom in sorted(wanted_atoms.items()):
-        brought = atoms.get(column)
-        if brought == atom:
+    for column, atom in sorted(expected_atoms.items()):
+        copied_atom = atoms.get(column)
+        if copied_atom == atom:
             continue
         right = TmemAddress(0, column)
         which = _atom_in_words(scales, atom, in_halves=in_halves)
-        if brought is None:
+        if copied_atom is None:
             sentence = f"Atom missing: no copy loads {which} to column {column}."
             return TmemAgreement(False, subject, sentence, "atom-missing", right)
-        other = _atom_place(scales, brought, in_halves=in_halves)
+        other = _atom_place(scales, copied_atom, in_halves=in_halves)
         word_columns = scales.columns_per_word(operand, cta_group=cta_group)
         sentence = (
-            f"Atom order: column {column} gets atom {brought} (rows from {other.row}, blocks from {other.block}), "
+            f"Atom order: column {column} gets atom {copied_atom} (rows from {other.row}, blocks from {other.block}), "
             f"and instructions look there for atom {atom} ({which}). {_atom_order(word_columns, in_halves=in_halves)}."
         )
         return TmemAgreement(False, subject, sentence, "atom-order", right)
@@ -339,15 +339,15 @@ def _listed_copies(copies: object) -> list[_Copy]:
     """Copies as a shape, a descriptor and an address; pairs of the last two are of one atom."""
     listed = entries(copies, _MAX_COPIES) or []
     read = [_read_copy(entries(copy, 4) or []) for copy in listed]
-    known = [copy for copy in read if copy is not None]
-    if not listed or len(known) < len(listed):
+    readable = [copy for copy in read if copy is not None]
+    if not listed or len(readable) < len(listed):
         raise ARGUMENT_TYPE.error(
             argument="descriptor",
             found=printed(copies),
             limit="an InstructionDescriptor, or copies: (Tcgen05Descriptor, address) each",
             fix="Use scale_layout(…).copies().",
         )
-    return [_Copy(shape, descriptor, TmemAddress.of(address)) for shape, descriptor, address in known]
+    return [_Copy(shape, descriptor, TmemAddress.of(address)) for shape, descriptor, address in readable]
 
 
 def _read_copy(fields: list[object]) -> tuple[str, Tcgen05Descriptor, object] | None:

@@ -125,8 +125,8 @@ def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
         needed += first + columns - taken
         if first + columns > TMEM_COLUMNS:
             placed.append(TmemPart(name, operand, columns, None))
-            told = _over_budget(operand)
-            problems.append(told.violation(part=name, columns=columns, taken=taken, most=TMEM_COLUMNS))
+            wording = _over_budget(operand)
+            problems.append(wording.violation(part=name, columns=columns, taken=taken, most=TMEM_COLUMNS))
             continue
         placed.append(TmemPart(name, operand, columns, first))
         taken = first + columns
@@ -152,8 +152,8 @@ def _named_layouts(parts: object) -> list[tuple[str, TmemLayout | _Columns]]:
     for name, part in parts.items():
         layout, count = _layout_and_count(part)
         if layout is None or layout.columns < 1 or count is None:
-            wanted = "a layout of tensor memory, a number of columns, or (layout, count)"
-            problems.append(argument_type(str(name), part, wanted, "Use tmem_layout((128, 256))."))
+            expected = "a layout of tensor memory, a number of columns, or (layout, count)"
+            problems.append(argument_type(str(name), part, expected, "Use tmem_layout((128, 256))."))
         elif count == 1:
             listed.append((str(name), layout))
         else:
@@ -164,15 +164,15 @@ def _named_layouts(parts: object) -> list[tuple[str, TmemLayout | _Columns]]:
 
 def _layout_and_count(part: object) -> tuple[TmemLayout | _Columns | None, int | None]:
     """What lies there, and how often; None for what is no layout and no number of columns, and for what is no count."""
-    held = part
+    layout = part
     times: object = 1
     fields = entries(part, 2) or ()
     if len(fields) == 2:
-        held, times = fields
+        layout, times = fields
     count = plain_int(times)
     if count not in range(1, TMEM_COLUMNS + 1):
         count = None
-    if isinstance(held, TmemLayout):
-        return held, count
-    columns = plain_int(held)
+    if isinstance(layout, TmemLayout):
+        return layout, count
+    columns = plain_int(layout)
     return (None if columns is None else _Columns(columns)), count

@@ -163,10 +163,10 @@ def cp_shape(name: object) -> CpShape:
     if plain in CP_SHAPES:
         return CP_SHAPES[plain]
     shape, _, multicast = plain.partition(".")
-    fitting = tuple(known for known in CP_SHAPES if known.split(".")[0] == shape)
+    fitting = tuple(shape_name for shape_name in CP_SHAPES if shape_name.split(".")[0] == shape)
     if fitting:
-        told = TMEM_CP_SHAPE if multicast else NO_MULTICAST
-        raise told.error(shape=shape, multicast=multicast, known=fitting)
+        wording = TMEM_CP_SHAPE if multicast else NO_MULTICAST
+        raise wording.error(shape=shape, multicast=multicast, known=fitting)
     raise RuleError([unknown_name("shape of tcgen05.cp", "shape", name, CP_SHAPES)])
 
 

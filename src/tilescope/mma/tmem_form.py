@@ -225,8 +225,8 @@ def named_move(opcode: str) -> TmemMove:
     problems = _form_problems(move, words)
     if head["red"]:
         problems += _reduction_problems(move, reduction)
-    known = (form.name, f"x{move.repeats}", *_PACKING.values(), *reduction)
-    strange = [word for word in words if word not in known]
+    recognized = (form.name, f"x{move.repeats}", *_PACKING.values(), *reduction)
+    strange = [word for word in words if word not in recognized]
     if strange:
         unknown = UNKNOWN_NAME.violation(
             argument="instruction",
@@ -251,12 +251,12 @@ def directed_move(direction: Literal["ld", "st"], instruction: object) -> TmemMo
         name = f"tcgen05.{direction}.{name.removeprefix('.')}"
     move = named_move(name)
     if move.direction != direction:
-        wanted = move._replace(direction=direction, reduction=None)
+        right_move = move._replace(direction=direction, reduction=None)
         raise UNKNOWN_NAME.error(
             argument="instruction",
             found=move.opcode,
             limit=f"this is tcgen05.{direction}",
-            fix=f"Use {wanted.opcode}.",
+            fix=f"Use {right_move.opcode}.",
         )
     return move
 
@@ -266,7 +266,7 @@ def _form_problems(move: TmemMove, words: list[str]) -> list[Violation]:
     problems = []
     form, count = move.form, move.repeats
     if count not in form.counts:
-        nearest = min(form.counts, key=lambda known: abs(known - count))
+        nearest = min(form.counts, key=lambda allowed: abs(allowed - count))
         problems.append(TMEM_COUNT.violation(count=count, form=form.name, largest=form.max_count, nearest=nearest))
     other_packing = _PACKING["st" if move.direction == "ld" else "ld"]
     if other_packing in words:
@@ -294,8 +294,8 @@ def _reduction_problems(move: TmemMove, reduction: list[str]) -> list[Violation]
     operations = [word for word in reduction if word in ("min", "max")]
     types = [word for word in reduction if word in ("f32", "u32", "s32")]
     if len(operations) != 1 or len(types) != 1:
-        told = TMEM_REDUCTION if reduction else NO_REDUCTION
-        problems.append(told.violation(count=count, words=tuple(f".{word}" for word in reduction)))
+        wording = TMEM_REDUCTION if reduction else NO_REDUCTION
+        problems.append(wording.violation(count=count, words=tuple(f".{word}" for word in reduction)))
     elif types != ["f32"] and ("abs" in reduction or "nan" in reduction):
         problems.append(REDUCED_INTEGERS.violation(count=count, type=types[0]))
     return problems

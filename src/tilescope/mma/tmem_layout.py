@@ -186,9 +186,11 @@ class TmemLayout(Documented, Layout):
         source: str = "",
     ) -> TmemLayout:
         """The layout of one block from its modes in bits and the fields above; refused if it leaves tensor memory."""
-        made = cls.from_modes(modes, element_bits, unit_bits=1)
-        made.__dict__.update(operand=operand, datapath=datapath, matrix=matrix, ctas=ctas, source=source, nesting=modes)
-        return made.with_start(address)
+        layout = cls.from_modes(modes, element_bits, unit_bits=1)
+        layout.__dict__.update(
+            operand=operand, datapath=datapath, matrix=matrix, ctas=ctas, source=source, nesting=modes
+        )
+        return layout.with_start(address)
 
     def with_start(self, start: TmemAddress | int) -> TmemLayout:
         """The same matrix at another address or its word."""
@@ -197,8 +199,8 @@ class TmemLayout(Documented, Layout):
         last_lane = moved.lanes[-1]
         last_column = address.column + moved.columns - 1
         if last_lane >= TMEM_LANES or last_column >= TMEM_COLUMNS:
-            told = LANES_BEYOND_MEMORY if last_lane >= TMEM_LANES else TMEM_EXTENT
-            raise told.error(
+            wording = LANES_BEYOND_MEMORY if last_lane >= TMEM_LANES else TMEM_EXTENT
+            raise wording.error(
                 start=(address.lane, address.column),
                 last=(last_lane, last_column),
                 operand=self.operand,
@@ -215,18 +217,18 @@ class TmemLayout(Documented, Layout):
     def from_dict(cls, data: Mapping[str, Any]) -> TmemLayout:
         """The layout that `to_dict` described."""
         needed = ("operand", "datapath", "ctas", "source", "matrix", "element_bits", "nesting", "start")
-        told = data if isinstance(data, Mapping) else {}
-        check_fields("tmem_layout", told, told, needed)
-        start = told["start"]
+        fields = data if isinstance(data, Mapping) else {}
+        check_fields("tmem_layout", fields, fields, needed)
+        start = fields["start"]
         return cls.of(
-            Modes.from_dict(told["nesting"]),
-            told["element_bits"],
+            Modes.from_dict(fields["nesting"]),
+            fields["element_bits"],
             int(start, 0) if isinstance(start, str) else start,
-            operand=told["operand"],
-            matrix=tuple(told["matrix"]),
-            datapath=told["datapath"],
-            ctas=told["ctas"],
-            source=told["source"],
+            operand=fields["operand"],
+            matrix=tuple(fields["matrix"]),
+            datapath=fields["datapath"],
+            ctas=fields["ctas"],
+            source=fields["source"],
         )
 
     @property
@@ -289,10 +291,10 @@ class TmemLayout(Documented, Layout):
         word = TmemAddress(lane, column).encode()
         bit = integer("bit", bit, 0, CELL_BITS - 1)
         cta = integer("cta", cta, 0, self.ctas - 1)
-        found = self._locate_bit((word - self.start) * CELL_BITS + bit)
-        if found is None or found[0] >= self.rows or found[1] >= self.matrix[1]:
+        element = self._locate_bit((word - self.start) * CELL_BITS + bit)
+        if element is None or element[0] >= self.rows or element[1] >= self.matrix[1]:
             return None
-        return found[0] + cta * self.rows, found[1]
+        return element[0] + cta * self.rows, element[1]
 
     def _map(self) -> tuple[object, ...]:
         """What makes two layouts equal: every address, of the same matrix."""
@@ -367,11 +369,11 @@ class _Placed(NamedTuple):
 
 
 def _accumulator(row: Datapath, n: int, data_type: DataType, *, sparse: bool) -> _Placed:
-    known = row.n_known(sparse=sparse)
+    allowed_n = row.n_known(sparse=sparse)
     problems = []
-    if n not in known:
-        nearest = min(known, key=lambda extent: (abs(extent - n), extent))
-        problems.append(TMEM_N.violation(n=n, layout=row.name, known=in_steps(known), nearest=nearest))
+    if n not in allowed_n:
+        nearest = min(allowed_n, key=lambda extent: (abs(extent - n), extent))
+        problems.append(TMEM_N.violation(n=n, layout=row.name, known=in_steps(allowed_n), nearest=nearest))
     if data_type.name not in _ACCUMULATOR_TYPES:
         problems.append(TMEM_TYPE.violation(data_type=data_type.name, change={"data_type": "float32"}))
     raise_all(problems)
@@ -385,8 +387,8 @@ def _a_operand(row: Datapath, k: int, data_type: DataType) -> _Placed:
     width = data_type.smem_bits
     step = _A_STEP_BITS // width
     if k % step:
-        whole = rounded_up(k, step)
-        raise TMEM_K.error(k=k, data_type=data_type.name, kind=kind.name, step=step, whole=whole)
+        rounded_k = rounded_up(k, step)
+        raise TMEM_K.error(k=k, data_type=data_type.name, kind=kind.name, step=step, whole=rounded_k)
     if row.a_source is None:
         raise TMEM_UNKNOWN.error(layout=row.name)
     columns = Modes(k, width)

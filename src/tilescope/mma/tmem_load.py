@@ -56,9 +56,9 @@ def loaded_element(layout: TmemLayout, row: int, column: int, form: str) -> Load
     columns = move.columns * move.form.places
     load, column_of_load = divmod(place.column - layout.base.column, columns)
     matrix, column_of_place = divmod(column_of_load, move.columns)
-    held = fragment(move.opcode)
-    thread, value = held.holder(lane - first_lane, column_of_place, matrix)
-    register, bit = held.register_of(value)
+    load_fragment = fragment(move.opcode)
+    thread, value = load_fragment.holder(lane - first_lane, column_of_place, matrix)
+    register, bit = load_fragment.register_of(value)
     first_column = layout.base.column + load * columns
     return LoadedElement(
         instruction=move.opcode,

@@ -76,19 +76,21 @@ class WrittenTile(NamedTuple):
         Where two copies write one place, the last one's element lies there. `element_bits` are those from one value of a
         padded type to the next in its chunk: 8 as descriptors count them, 4 or 6 as they lie.
         """
-        brought = copies_of([((0,) * tensor_map.rank, 0)] if copies is None else copies)
+        box_places = copies_of([((0,) * tensor_map.rank, 0)] if copies is None else copies)
         pieces = [
-            _placed(tensor_map, copy.coords, smem_address + copy.smem_offset_bytes, data_type) for copy in brought
+            _placed(tensor_map, copy.coords, smem_address + copy.smem_offset_bytes, data_type) for copy in box_places
         ]
         row, column, address = np.concatenate(pieces, axis=1)
         row -= row.min()
         column -= column.min()
         _, last = np.unique(address[::-1], return_index=True)  # what an earlier copy left there is gone
-        kept = len(address) - 1 - last
+        last_writes = len(address) - 1 - last
         piece_elements = placement(tensor_map, 1, 0).piece_bytes * 8 // data_type.smem_bits
         within = np.arange(piece_elements)
         placed = np.full((int(row.max()) + 1, int(column.max()) + piece_elements), NOT_WRITTEN, np.int64)
-        placed[row[kept, None], column[kept, None] + within] = address[kept, None] + within * element_bits // 8
+        placed[row[last_writes, None], column[last_writes, None] + within] = (
+            address[last_writes, None] + within * element_bits // 8
+        )
         return cls(
             addresses=placed if major == "K" else placed.T,
             writer="TMA",
@@ -96,7 +98,7 @@ class WrittenTile(NamedTuple):
             row_bytes=tensor_map.interleave.slice_bytes or tensor_map.inner_bytes,
             element_bits=tensor_map.data_type.smem_bits,
             basis=tensor_map.basis,
-            copies=brought,
+            copies=box_places,
         )
 
     @classmethod
@@ -116,9 +118,9 @@ class WrittenTile(NamedTuple):
         """The addresses from element `origin` on, NOT_WRITTEN beyond the tile; `turned`, mn and k exchanged."""
         addresses = self.addresses.T if turned else self.addresses
         part = addresses[origin[0] : origin[0] + shape[0], origin[1] : origin[1] + shape[1]]
-        whole = np.full(shape, NOT_WRITTEN, np.int64)
-        whole[: part.shape[0], : part.shape[1]] = part
-        return whole
+        padded = np.full(shape, NOT_WRITTEN, np.int64)
+        padded[: part.shape[0], : part.shape[1]] = part
+        return padded
 
 
 def copies_of(copies: object) -> tuple[BoxPlace, ...]:
@@ -126,9 +128,9 @@ def copies_of(copies: object) -> tuple[BoxPlace, ...]:
     listed = [_copy_of(copy) for copy in entries(copies, 1 << 16) or ()]
     read = tuple(copy for copy in listed if copy is not None)
     if not read or len(read) < len(listed):
-        wanted = "pairs of coordinates and offset in shared memory"
+        expected = "pairs of coordinates and offset in shared memory"
         fix = "Use [((0, 0), 0), ((64, 0), 8192)], for example."
-        raise RuleError([argument_type("copies", copies, wanted, fix)])
+        raise RuleError([argument_type("copies", copies, expected, fix)])
     return read
 
 

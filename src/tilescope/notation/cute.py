@@ -112,8 +112,8 @@ def read_modes(text: str) -> Modes | None:
     scan, is_cut = _scanner(text)
     if cute_atom.starts(scan):
         return None
-    found = _pieces(scan, is_cut)
-    return None if found.triple or found.has_pointer or found.offset else found.modes
+    pieces = _pieces(scan, is_cut)
+    return None if pieces.triple or pieces.has_pointer or pieces.offset else pieces.modes
 
 
 def _scanner(text: str) -> tuple[Scanner, bool]:
@@ -158,30 +158,30 @@ class _Pieces:
 
 def _pieces(scan: Scanner, is_cut: bool) -> _Pieces:
     """Swizzle, pointer, offset and layout in any of the ways they are written; every piece but the layout may be missing."""
-    found = _Pieces()
+    pieces = _Pieces()
     closings: list[str] = []
-    while found.modes is None:
+    while pieces.modes is None:
         name, after = scan.peek().value, scan.peek(1).value
         if name in _COUNT_BYTES:
-            found.unit = "bytes"
+            pieces.unit = "bytes"
         if (name in _WRAPPERS and after in ("<", "(")) or (name == "(" and after in _SWIZZLES):
-            found.has_pointer |= name in _POINTERS
+            pieces.has_pointer |= name in _POINTERS
             if name != "(":
                 scan.take()
             closings.append(scan.opened())
         elif closings and scan.accept('"'):  # the layout of a memref
             closings.append('"')
         else:
-            _read_piece(scan, found, bool(closings))
-            if found.modes is None:
+            _read_piece(scan, pieces, bool(closings))
+            if pieces.modes is None:
                 _read_separator(scan, closings)
-    is_printed = found.has_pointer or is_cut
+    is_printed = pieces.has_pointer or is_cut
     while closings and not (is_printed and scan.at_noise()):
         scan.expect(closings.pop())
     closing_noise = (")",) if is_cut else ()
     if not (is_printed and scan.at_noise(*closing_noise)):
         scan.finished()
-    return found
+    return pieces
 
 
 def _read_separator(scan: Scanner, closings: list[str]) -> None:

@@ -100,10 +100,10 @@ def read(scan: Scanner, hints: Hints, is_cut: bool = False) -> Layout:
 
 def _read_atom(scan: Scanner, hints: Hints) -> Layout:
     token = scan.peek()
-    found = _ATOM.fullmatch(str(token.value))
-    if found is None:
+    match = _ATOM.fullmatch(str(token.value))
+    if match is None:
         scan.refuse("an atom such as GMMA::Layout_K_SW128_Atom<half_t> or K_SW128")
-    major, kind, form = found.groups()
+    major, kind, form = match.groups()
     if form == "SpAtom":
         scan.refuse("a dense atom", "Sparse operands have no dense address map.")
     if kind == "SW128_32B" and "GMMA" in token.spelling:
@@ -116,8 +116,8 @@ def _read_atom(scan: Scanner, hints: Hints) -> Layout:
         if not major and scan.accept(","):
             major = str(scan.take().value)
         scan.expect(">")
-    said = major_named(major) if major else None
-    return atom(hints.majorness(said, "the atom"), kind, hints.bits(bits, "the atom"))
+    majorness = major_named(major) if major else None
+    return atom(hints.majorness(majorness, "the atom"), kind, hints.bits(bits, "the atom"))
 
 
 def spell(layout: Layout) -> tuple[str, ...]:

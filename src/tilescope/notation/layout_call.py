@@ -24,15 +24,15 @@ def read(text: str, hints: Hints) -> Layout:
     Layout((16, 64), 16, swizzle="128B")
     """
     scan = Scanner(text)
-    known = _NESTED if scan.name().endswith("from_modes") else _PLAIN
+    names = _NESTED if scan.name().endswith("from_modes") else _PLAIN
     scan.expect("(")
-    said = scan.fields(")", known[:2], _QUOTED)
+    fields = scan.fields(")", names[:2], _QUOTED)
     scan.finished()
-    require_known(said, known, "argument")
-    tile = said.pop(known[0], None)
-    bits = said.pop("element_bits", None)
-    options: Fields = {"start": hints.start} | said
-    if known is _NESTED:
+    require_known(fields, names, "argument")
+    tile = fields.pop(names[0], None)
+    bits = fields.pop("element_bits", None)
+    options: Fields = {"start": hints.start} | fields
+    if names is _NESTED:
         element_bits = hints.bits(bits, "the layout")
         layout = Layout.from_modes(as_modes(_tupled(tile)), element_bits, **options)
     elif isinstance(bits, list):  # strides in their place: shape and stride, as pycute writes them

@@ -354,19 +354,19 @@ def _notation_named(notation: object) -> Notation:
 
 def _unreadable(layout: Layout, text: str, reason: Violation) -> RuleError:
     """The error for a layout whose text cannot be read again, with the reason's own limit and values."""
-    found = f"{layout!r} as {text}: {reason.found}"
+    description = f"{layout!r} as {text}: {reason.found}"
     values: Fields = {"layout": repr(layout), **reason.values}
-    return NO_EQUIVALENT.error(found=found, limit=reason.limit, fix="Spell it as cute.", **values)
+    return NO_EQUIVALENT.error(found=description, limit=reason.limit, fix="Spell it as cute.", **values)
 
 
 def _unsaid(text: str, row: Notation) -> tuple[str, ...]:
     """What this text leaves unsaid: of Triton's encodings nvmma_shared has the element's bits, padded_shared the shape."""
-    said = set()
+    stated = set()
     if re.search("element_?bit_?width", text, re.IGNORECASE):
-        said.add("element_bits")
+        stated.add("element_bits")
     if re.search("padded_shared|PaddedSharedLayout", text):
-        said.add("shape")
-    return tuple(name for name in row.unsaid if name not in said)
+        stated.add("shape")
+    return tuple(name for name in row.unsaid if name not in stated)
 
 
 # What only a notation's texts have, and their reader: the first pattern that a text has says which notation it is in.

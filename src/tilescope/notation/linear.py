@@ -89,20 +89,20 @@ def layout_of(
     >>> str(layout_of([(0, 1), (0, 2), (1, 0)], 16, padding=[(4, 2)]).modes)
     '(2,4):(6,1)'
     """
-    found = _offset_bits(bases)
-    swizzle = _swizzle(found.xor, element_bits, len(bases))
-    if found.xor.sources and padding:
-        first = found.xor.sources[0]
+    offset_bits = _offset_bits(bases)
+    swizzle = _swizzle(offset_bits.xor, element_bits, len(bases))
+    if offset_bits.xor.sources and padding:
+        first = offset_bits.xor.sources[0]
         raise PADDED_SWIZZLE.error(basis=list(bases[first]), offset_bit=first)
     strides = [1 << bit for bit in range(len(bases) + 1)]
     if padding:
         strides = [step + sum(step // interval * elements for interval, elements in padding) for step in strides]
     indices: list[Pairs] = [((buffers, strides[-1]),)] if buffers > 1 else []
-    for index, place_of in enumerate(found.places):
+    for index, place_of in enumerate(offset_bits.places):
         reach = sum(place_of)
         if reach & (reach + 1):
             step = ~reach & (reach + 1)
-            basis = [0] * len(found.places)
+            basis = [0] * len(offset_bits.places)
             basis[index] = step
             raise MISSING_BASIS.error(step=step, index=index, reaches=max(place_of), basis=basis)
         indices.append(coalesced(*[(2, strides[place_of[step]]) for step in sorted(place_of)]))
@@ -161,19 +161,19 @@ def _offset_bits(bases: Sequence[Basis]) -> _OffsetBits:
     sources: list[int] = []
     shift = 0
     for place, basis in enumerate(bases):
-        own = 0
+        new_steps = 0
         lower = []
-        for known, part in zip(places, basis, strict=True):
-            rest = part
-            while rest:
-                step = rest & -rest
-                rest -= step
-                if step in known:
-                    lower.append(known[step])
+        for index_places, part in zip(places, basis, strict=True):
+            remaining = part
+            while remaining:
+                step = remaining & -remaining
+                remaining -= step
+                if step in index_places:
+                    lower.append(index_places[step])
                 else:
-                    known[step] = place
-                    own += 1
-        if own > 1 or len(lower) > own:
+                    index_places[step] = place
+                    new_steps += 1
+        if new_steps > 1 or len(lower) > new_steps:
             raise LINEAR_BASES.error(basis=list(basis), offset_bit=place)
         if lower:
             if sources and (place - lower[0] != shift or place != sources[-1] + 1):

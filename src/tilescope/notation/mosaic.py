@@ -186,14 +186,14 @@ def _read_width(scan: Scanner) -> int:
 
 def _tiled(dims: list[Dim], tiling: tuple[int, ...]) -> list[Dim]:
     """The last dims split into (outer, inner), all outers before all inners."""
-    kept = dims[: -len(tiling)]
+    untiled = dims[: -len(tiling)]
     split = list(zip(dims[-len(tiling) :], tiling, strict=False))
     if len(tiling) > len(dims) or any(step < 1 or dim.extent % step for dim, step in split):
         extents = tuple(dim.extent for dim in dims)
         raise UNEVEN_TILING.error(tiling=tiling, extents=extents, one_tile=extents[-2:])
     outer = [Dim(dim.source, dim.extent // step, dim.weight * step) for dim, step in split]
     inner = [Dim(dim.source, step, dim.weight) for dim, step in split]
-    return [*kept, *outer, *inner]
+    return [*untiled, *outer, *inner]
 
 
 def _transposed(dims: list[Dim], permutation: tuple[int, ...]) -> list[Dim]:
@@ -212,6 +212,6 @@ def _strides(dims: list[Dim], rank: int) -> Modes:
     stored = sorted(zip(dims, strides, strict=True), key=lambda entry: entry[0].weight)
     indices = []
     for source in range(rank):
-        own = [(dim.extent, stride) for dim, stride in stored if dim.source == source]
-        indices.append(coalesced(*own))
+        pairs = [(dim.extent, stride) for dim, stride in stored if dim.source == source]
+        indices.append(coalesced(*pairs))
     return Modes.of_indices(indices)

@@ -69,11 +69,11 @@ def read_ptx(text: str, hints: Hints) -> Layout:
     >>> read_ptx(".swizzle_mode = 3, .swizzle_atomicity = 1", Hints(element_bits=32)).swizzle.name
     '128B_ATOM_32B'
     """
-    said = _PTX_FIELD.findall(text)
-    fields = {key: _number_or_name(value) for key, value in said}
-    rest = _PTX_FIELD.sub("", text)
-    if rest or len(fields) != len(said) or "mode" not in fields:
-        raise PTX_FIELDS.error(text=shortened(rest or text, 40))
+    pairs = _PTX_FIELD.findall(text)
+    fields = {key: _number_or_name(value) for key, value in pairs}
+    leftover = _PTX_FIELD.sub("", text)
+    if leftover or len(fields) != len(pairs) or "mode" not in fields:
+        raise PTX_FIELDS.error(text=shortened(leftover or text, 40))
     return _boxes(Swizzle.from_ptx(fields["mode"], fields.get("atomicity")), hints, "the PTX fields")
 
 

@@ -143,12 +143,12 @@ def type_bits(name: str) -> int:
     integer = re.fullmatch(r"u?int(\d{1,3})_t", plain)  # as spelled texts have it
     if integer:
         return int(integer[1])
-    found = re.fullmatch(r"[a-z]{1,8}?(\d{1,3})(?:b?_t|e\dm\d[a-z]*)?", plain)
+    match = re.fullmatch(r"[a-z]{1,8}?(\d{1,3})(?:b?_t|e\dm\d[a-z]*)?", plain)
     try:
         row = DataType.named(name)
     except RuleError as unknown:
-        if found is not None:
-            return int(found[1])
+        if match is not None:
+            return int(match[1])
         if unknown.violations[0].rule == BLOCK_SCALED.name:
             raise
         raise UNKNOWN_TYPE.error(type=shortened(name, 40)) from None
@@ -158,10 +158,10 @@ def type_bits(name: str) -> int:
 def closing_place(text: str, opening: int) -> int:
     """Where the bracket at `opening` closes; the end of the text where it does not."""
     depth = 0
-    for found in _BRACKET.finditer(text, opening, opening + _BRACKETED):
-        depth += 1 if found[0] in CLOSING else -1
+    for bracket in _BRACKET.finditer(text, opening, opening + _BRACKETED):
+        depth += 1 if bracket[0] in CLOSING else -1
         if depth == 0:
-            return found.start()
+            return bracket.start()
     return len(text)
 
 

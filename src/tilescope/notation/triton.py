@@ -137,15 +137,15 @@ def assumed(text: str, hints: Hints) -> Fields:
     """
     encoding = read_encoding(text)
     fields = encoding.fields
-    found: Fields = {}
+    assumptions: Fields = {}
     bits = hints.element_bits or encoding.element_bits or fields.get("elementBitWidth")
     if bits is None:
         bits = _VEC_BITS.get(fields.get("vec", 0), USUAL_BITS)
-        found["element_bits"] = bits
+        assumptions["element_bits"] = bits
     tells_shape = fields.get("offset") or fields.get("shape")
     if encoding.extents is None and hints.shape is None and not tells_shape:
-        found["shape"] = _whole_shape(fields, _smallest(encoding.kind, fields, bits) or _fitting(fields, bits))
-    return found
+        assumptions["shape"] = _whole_shape(fields, _smallest(encoding.kind, fields, bits) or _fitting(fields, bits))
+    return assumptions
 
 
 def spell(layout: Layout) -> tuple[str, ...]:
@@ -165,16 +165,16 @@ def spell(layout: Layout) -> tuple[str, ...]:
         if padded.order is None:
             return (f"#ttg.padded_shared<[{pairs}] {{offset = {padded.offset}, block = []}}>",)
         return (f"#ttg.padded_shared<[{pairs}] {{order = {padded.order}, shape = {list(layout.shape)}}}>",)
-    found = _unpadded_fields(layout)
-    transposed = str(found.transposed).lower()
+    unpadded = _unpadded_fields(layout)
+    transposed = str(unpadded.transposed).lower()
     texts = [
         f"#ttg.nvmma_shared<{{swizzlingByteWidth = {width}, transposed = {transposed}, "
         f"elementBitWidth = {layout.element_bits}}}>"
-        for width in found.widths
+        for width in unpadded.widths
     ]
-    vec, per_phase, max_phase = found.phases
+    vec, per_phase, max_phase = unpadded.phases
     texts.append(
-        f"#ttg.swizzled_shared<{{vec = {vec}, perPhase = {per_phase}, maxPhase = {max_phase}, order = {found.order}}}>"
+        f"#ttg.swizzled_shared<{{vec = {vec}, perPhase = {per_phase}, maxPhase = {max_phase}, order = {unpadded.order}}}>"
     )
     return tuple(texts)
 
@@ -194,15 +194,15 @@ def spell_gluon(layout: Layout) -> tuple[str, ...]:
         if padded.order is None:
             return (f"gl.PaddedSharedLayout({pairs}, {padded.offset}, [], {shape})",)
         return (f"gl.PaddedSharedLayout.with_identity_for({pairs}, {shape}, {padded.order})",)
-    found = _unpadded_fields(layout)
+    unpadded = _unpadded_fields(layout)
     texts = [
         f"gl.NVMMASharedLayout(swizzle_byte_width={width}, element_bitwidth={layout.element_bits}, rank=2, "
-        f"transposed={found.transposed})"
-        for width in found.widths
+        f"transposed={unpadded.transposed})"
+        for width in unpadded.widths
     ]
-    vec, per_phase, max_phase = found.phases
+    vec, per_phase, max_phase = unpadded.phases
     texts.append(
-        f"gl.SwizzledSharedLayout(vec={vec}, per_phase={per_phase}, max_phase={max_phase}, order={found.order})"
+        f"gl.SwizzledSharedLayout(vec={vec}, per_phase={per_phase}, max_phase={max_phase}, order={unpadded.order})"
     )
     return tuple(texts)
 
@@ -217,10 +217,10 @@ class _PaddedFields(NamedTuple):
 
 def _padded_fields(layout: Layout) -> _PaddedFields | None:
     """The padding of a layout as padded_shared says it; None for a layout that it cannot be."""
-    found = padded_bases(layout)
-    if found is None:
+    padding = padded_bases(layout)
+    if padding is None:
         return None
-    bases, intervals = found
+    bases, intervals = padding
     order = list(dict.fromkeys(index for basis in bases for index, step in enumerate(basis) if step))
     order += [index for index in reversed(range(len(layout.shape))) if index not in order]  # of extent 1
     is_ordered = unit_bases(layout.shape, order) == bases

@@ -139,25 +139,27 @@ def read_encoding(text: str) -> Encoding:
     >>> tuple(read_encoding(lines))
     ('shared_linear', {'offset': [[0, 1], [1, 0]], 'alignment': 16}, (2, 2), 16)
     """
-    defined = {found[1]: _attribute(text, found.end()) for found in islice(_DEFINITION.finditer(text), _MAX_LINES)}
+    defined = {match[1]: _attribute(text, match.end()) for match in islice(_DEFINITION.finditer(text), _MAX_LINES)}
     buffers = [buffer for buffer in dict.fromkeys(_buffers(text, defined)) if "tensor_memory" not in buffer.attribute]
     if not buffers:
         first = _ATTRIBUTE.search(text)
         attributes = list(defined.values()) or [_attribute(text, first.start() if first else text.find("#"))]
         shared = [attribute for attribute in attributes if _kind(attribute) in _FIELDS]
         buffers = list(dict.fromkeys(map(_Buffer, shared or attributes[:1])))
-    whole = max(buffers, key=lambda buffer: len(buffer.extents))
-    if not all(buffer.is_view_of(whole) for buffer in buffers):
+    full_buffer = max(buffers, key=lambda buffer: len(buffer.extents))
+    if not all(buffer.is_view_of(full_buffer) for buffer in buffers):
         shown = "; ".join(map(str, buffers))
         raise SEVERAL_ENCODINGS.error(encodings=len(buffers), shown=shortened(shown, 300))
-    kind = _known_kind(whole.attribute)
-    return Encoding(kind, _checked_fields(kind, whole.attribute), whole.extents or None, whole.element_bits)
+    kind = _known_kind(full_buffer.attribute)
+    return Encoding(
+        kind, _checked_fields(kind, full_buffer.attribute), full_buffer.extents or None, full_buffer.element_bits
+    )
 
 
 def _buffers(text: str, defined: dict[str, str]) -> Iterator[_Buffer]:
     """The buffers whose types the text has."""
-    for found in islice(_MEMDESC.finditer(text), _MAX_LINES):
-        inside = text[found.end() : closing_place(text, found.end() - 1)]
+    for match in islice(_MEMDESC.finditer(text), _MAX_LINES):
+        inside = text[match.end() : closing_place(text, match.end() - 1)]
         parts = _BUFFER.match(inside)
         if parts is None or "?" in parts[1]:
             raise UNKNOWN_SIZE.error(buffer=shortened(inside, 60))
@@ -210,8 +212,10 @@ def _checked_fields(kind: str, attribute: str) -> Fields:
         allowed = _VALUES[key]
         if value != [] and not allowed.fits(value):
             shown = shortened(str(value))
-            held: Fields = {key: value}
-            raise FIELD_VALUE.error(field=key, shown=shown, allowed=allowed.in_words, example=allowed.example, **held)
+            field_value: Fields = {key: value}
+            raise FIELD_VALUE.error(
+                field=key, shown=shown, allowed=allowed.in_words, example=allowed.example, **field_value
+            )
     return fields
 
 
@@ -219,22 +223,22 @@ def _written_fields(kind: str, attribute: str) -> Fields:
     """The fields as they are written: of a Gluon call, or between the angle brackets of an attribute."""
     scan = Scanner(attribute)
     scan.name()
-    said: Fields = {}
+    fields: Fields = {}
     if scan.accept("("):
-        said = scan.fields(")", _IDENTITY if "with_identity_for" in attribute else _FIELDS[kind])
+        fields = scan.fields(")", _IDENTITY if "with_identity_for" in attribute else _FIELDS[kind])
     else:
         scan.expect("<")
         if scan.at("["):
-            said["intervals"] = scan.value()
+            fields["intervals"] = scan.value()
         for _ in scan.until(">"):
             if scan.accept("{"):
-                said |= scan.fields("}")
+                fields |= scan.fields("}")
             else:
                 key = scan.name()
                 scan.expect("=")
-                said[key] = scan.value()
+                fields[key] = scan.value()
     scan.finished()
-    return said
+    return fields
 
 
 def is_power(number: object) -> bool:

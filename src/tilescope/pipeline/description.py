@@ -227,8 +227,10 @@ class _Reader:
         raise_all(self.problems)
         name = str(top.get("name", "pipeline"))
         basis: Basis = "measured" if top.get("basis") == "measured" else "documented"
-        found = tuple(map(str, self._list("mistakes_found", top.get("mistakes_found", ()))))
-        return Pipeline(name, barriers, slots, roles, cluster, constants, registers, flags, not_covered, basis, found)
+        mistakes = tuple(map(str, self._list("mistakes_found", top.get("mistakes_found", ()))))
+        return Pipeline(
+            name, barriers, slots, roles, cluster, constants, registers, flags, not_covered, basis, mistakes
+        )
 
     def _check_roles(self, roles: Sequence[Role], registers: int | None) -> None:
         """Problems of all roles together: no role, two of one name, or setmaxnreg without the registers at entry."""
@@ -238,8 +240,8 @@ class _Reader:
         for name in sorted({name for name in used if used.count(name) > 1}):
             self.problems.append(SAME_NAME.violation(name=name))
         if registers is None and any(step.op == "registers" for role in roles for step in role.all_steps()):
-            wanted = "the registers of a thread at entry, since a step uses setmaxnreg"
-            self.problems.append(argument_type("registers", None, wanted, "Add registers = 168, for example."))
+            expected = "the registers of a thread at entry, since a step uses setmaxnreg"
+            self.problems.append(argument_type("registers", None, expected, "Add registers = 168, for example."))
 
     def _cluster(self, written: object) -> tuple[int, int]:
         listed = written if isinstance(written, list | tuple) else [written]

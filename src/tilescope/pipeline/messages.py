@@ -65,9 +65,9 @@ class Mistake(Value):
 
     def fixed_by(self, pipeline: Pipeline, fix: str) -> Mistake:
         """The mistake with a fix that was proven, and the pipeline that has it."""
-        told = replace(self, fix=fix)
-        object.__setattr__(told, "_fixed", pipeline)
-        return told
+        fixed = replace(self, fix=fix)
+        object.__setattr__(fixed, "_fixed", pipeline)
+        return fixed
 
     def __str__(self) -> str:
         return f"{self.found}: {self.consequence}. {self.fix}"
@@ -119,7 +119,7 @@ _FIELD_NAMES: dict[type[Action], tuple[str, ...]] = {}  # of the events describe
 def _field_names(event: Action) -> tuple[str, ...]:
     names = _FIELD_NAMES.get(type(event))
     if names is None:
-        names = _FIELD_NAMES[type(event)] = tuple(own.name for own in fields(event))
+        names = _FIELD_NAMES[type(event)] = tuple(row.name for row in fields(event))
     return names
 
 

@@ -187,10 +187,10 @@ def _add_arrivals(pipeline: Pipeline, row: Barrier, per_round: int) -> Iterator[
             changed = _change_arguments(pipeline, role, _same(step), mask=everyone)
             yield Fix(f"Let {role.name} release {row.name} in every block: mask = {everyone:#x}.", changed)
         written = step.arguments.get("count", 1)
-        wanted = row.count - (per_round - written) if isinstance(written, int) else 0
-        if wanted > 0 and wanted != written:
-            changed = _change_arguments(pipeline, role, _same(step), count=wanted)
-            yield Fix(f"Let {role.name} arrive at {row.name} with count = {wanted}.", changed)
+        arrivals = row.count - (per_round - written) if isinstance(written, int) else 0
+        if arrivals > 0 and arrivals != written:
+            changed = _change_arguments(pipeline, role, _same(step), count=arrivals)
+            yield Fix(f"Let {role.name} arrive at {row.name} with count = {arrivals}.", changed)
 
 
 def _arrivals_per_round(program: UnrolledPipeline, barrier: int) -> int:
@@ -238,10 +238,10 @@ def _flipped_parity(text: str) -> str | int:
 def _change_threads(program: UnrolledPipeline, error: MistakeFoundError) -> Iterator[Fix]:
     """bar.sync with as many threads as come."""
     came = error.number("came")
-    asked = error.number("expected")
+    expected = error.number("expected")
 
     def asks(step: Step) -> bool:
-        return step.op in _BAR_OPS and step.arguments.get("threads", 0) in (asked, 0)
+        return step.op in _BAR_OPS and step.arguments.get("threads", 0) in (expected, 0)
 
     pipeline = program.pipeline
     for number in range(len(pipeline.roles)):
@@ -348,11 +348,11 @@ class _GroupWait(NamedTuple):
 
 def _lower_registers(program: UnrolledPipeline, error: MistakeFoundError) -> Iterator[Fix]:
     role = program.agents[error.number("agent")].of
-    asked = error.number("registers")
-    for registers in range(asked - REGISTER_STEP, LEAST_REGISTERS - 1, -REGISTER_STEP):
+    requested = error.number("registers")
+    for registers in range(requested - REGISTER_STEP, LEAST_REGISTERS - 1, -REGISTER_STEP):
 
         def change(step: Step, registers: int = registers) -> tuple[Step, ...]:
-            return (replace(step, target=registers),) if (step.op, step.target) == ("registers", asked) else (step,)
+            return (replace(step, target=registers),) if (step.op, step.target) == ("registers", requested) else (step,)
 
         sentence = f"Use at most {registers} registers a thread in {role.name}."
         yield Fix(sentence, _change_steps(program.pipeline, role, change))

@@ -121,8 +121,8 @@ class Simulation(Value):
         if self.mistake is not None:
             return str(self.mistake)
         if self.verdict == "undecided" and self.pipeline.mistakes_found:
-            found = "; ".join(self.pipeline.mistakes_found)
-            return f"Not proven: {found}. The steps of the pipeline do not describe it."
+            mistakes = "; ".join(self.pipeline.mistakes_found)
+            return f"Not proven: {mistakes}. The steps of the pipeline do not describe it."
         if self.verdict == "undecided":
             looked_at = f"{self.states} states" if self.states else f"{self.actions} actions"
             why = f" {self.aliasing[0]}." if self.aliasing else ""
@@ -244,10 +244,10 @@ def _decide(pipeline: Pipeline, max_states: int, copy_ticks: int = COPY_TICKS) -
     if error is not None:
         if not ambiguities or error.outcome in ("hang", "launch failure"):
             return _Decision(unrolled, run, _shortest(unrolled, run, error), error=error)
-        found = search(program, max_states)  # what clocks cannot order may still be ordered
-        if found.mistake is None and found.is_complete:
-            return _Decision(unrolled, run, states=found.states, is_complete=not program.has_weak_arrivals)
-        return _Decision(unrolled, run, _shortest(unrolled, run, error), found.states, error=error)
+        result = search(program, max_states)  # what clocks cannot order may still be ordered
+        if result.mistake is None and result.is_complete:
+            return _Decision(unrolled, run, states=result.states, is_complete=not program.has_weak_arrivals)
+        return _Decision(unrolled, run, _shortest(unrolled, run, error), result.states, error=error)
     if run.queue:  # too many actions
         return _Decision(unrolled, run, is_complete=False)
     if ambiguities:
@@ -269,9 +269,9 @@ def _try_other_orders(unrolled: UnrolledPipeline, run: Run, max_states: int) -> 
         error = other()
         if error is not None and error.outcome in ("hang", "launch failure"):
             return _Decision(unrolled, run, _shortest(unrolled, other, error), is_complete=False, error=error)
-    found = search(program, max_states)
-    is_complete = found.is_complete and not program.has_weak_arrivals
-    return _Decision(unrolled, run, _found_mistake(unrolled, found), found.states, is_complete, error=found.mistake)
+    result = search(program, max_states)
+    is_complete = result.is_complete and not program.has_weak_arrivals
+    return _Decision(unrolled, run, _found_mistake(unrolled, result), result.states, is_complete, error=result.mistake)
 
 
 def _found_mistake(unrolled: UnrolledPipeline, found: Found) -> Mistake | None:

@@ -100,8 +100,8 @@ def _key(name: str) -> str:
 
 def _quote_text(text: str) -> str:
     """A basic string: JSON's escapes are TOML's; TOML has one more, and no halves of surrogate pairs."""
-    whole = text.encode("utf-8", "replace").decode("utf-8")
-    return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
+    encodable = text.encode("utf-8", "replace").decode("utf-8")
+    return json.dumps(encodable, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def template_names() -> tuple[str, ...]:

@@ -219,9 +219,9 @@ def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) 
     """Why a matrix of this shape cannot be seen as columns of spans."""
     rows, columns = oriented(problem.major, *global_shape)
     group, span = layout.as_rows().tiling.atom
-    found = []
+    obstacles = []
     if columns % span:
-        found.append(broken(PLAN_FOLD, elements=columns, span_elements=span, up=rounded_up(columns, span)))
+        obstacles.append(broken(PLAN_FOLD, elements=columns, span_elements=span, up=rounded_up(columns, span)))
     if layout.atom_order == "row" and rows % group:
-        found.append(broken(FOLDED_ROWS, rows=rows, group_rows=group, up=rounded_up(rows, group)))
-    return found
+        obstacles.append(broken(FOLDED_ROWS, rows=rows, group_rows=group, up=rounded_up(rows, group)))
+    return obstacles

@@ -112,12 +112,13 @@ def _c_buffer(loading: Loading, number: str = "slice") -> str:
         return ""
     buffers = loading.staging.c_buffers
     takes_turns = loading.staging.takes_turns
-    own = f"instance * {buffers} + " if takes_turns else ""  # a warpgroup with a tile of its own has its own buffers
+    # A warpgroup with a tile of its own has its own buffers.
+    group_offset = f"instance * {buffers} + " if takes_turns else ""
     if buffers == 1:
-        return own
+        return group_offset
     in_turn = gemm.schedule.persistent and not gemm.holds_all_slices
     number = f"{'turn' if takes_turns else 't'} * {gemm.slices} + {number}" if in_turn else number
-    return f"{own}({number}) % {buffers} * {loading.writers} + "
+    return f"{group_offset}({number}) % {buffers} * {loading.writers} + "
 
 
 def _added(loading: Loading) -> Steps:
@@ -228,10 +229,10 @@ def _epilogue(loading: Loading, read: Steps | None = None) -> Steps:
         return read or []
     first = _c_buffer(loading)
     takes_turns = loading.staging.takes_turns
-    own = "0" if takes_turns else "instance"
+    writer = "0" if takes_turns else "instance"
     bar: object = f"{_EPILOGUE_BAR} + instance" if takes_turns else _EPILOGUE_BAR
     steps = stored_steps(
-        written=f"c[{first}{own}]",
+        written=f"c[{first}{writer}]",
         stored=[f"c[{first}{part}]" for part in range(loading.writers)],
         stored_bytes=loading.staging.c_stored_bytes,
         meet={"sync": bar, "threads": loading.writers * loading.staging.threads},
@@ -239,11 +240,11 @@ def _epilogue(loading: Loading, read: Steps | None = None) -> Steps:
         when="instance == 0" if loading.writers > 1 else None,
     )
     if loading.gemm.stages_residual:  # whose arrival says that the buffers are free
-        steps = [{"read": [f"c[{first}{own}]"]}, *steps[2:]]
+        steps = [{"read": [f"c[{first}{writer}]"]}, *steps[2:]]
         return [{"loop": "slice", "count": loading.gemm.slices, "steps": steps}]
     if not loading.staging.in_tmem and loading.gemm.holds_all_slices:  # one wait for all buffers, and one meeting
-        waited, met, *steps = steps
-        return [waited | {"pending": 0}, met, {"loop": "slice", "count": loading.gemm.slices, "steps": steps}]
+        wait_step, sync_step, *steps = steps
+        return [wait_step | {"pending": 0}, sync_step, {"loop": "slice", "count": loading.gemm.slices, "steps": steps}]
     return [{"loop": "slice", "count": loading.gemm.slices, "steps": [*(read or []), *steps]}]
 
 

@@ -53,8 +53,8 @@ def swizzles_for(problem: Problem) -> tuple[Swizzle, ...]:
         return (problem.swizzle,)
     if problem.copy != "tma":  # software may follow any pattern; tensor cores know these
         return tuple(SWIZZLE[name] for name in ("none", "32B", "64B", "128B"))
-    known = (row for row in SWIZZLE.values() if row.feature and problem.arch.has(row.feature))
-    return tuple(row for row in known if row.name != "96B")  # no driver call makes it
+    supported = (row for row in SWIZZLE.values() if row.feature and problem.arch.has(row.feature))
+    return tuple(row for row in supported if row.name != "96B")  # no driver call makes it
 
 
 _TORN_ATOM = "atoms of swizzle {swizzle} are {atom_rows} rows of {atom_elements} elements of {element_bits} bits"
@@ -133,11 +133,11 @@ def _plain_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> La
         period = swizzle.repeat_bytes * 8 // (width * bits) or 1
         rows = min(rows, period)
     torn: list[Obstacle] = []
-    for told, extent, part in ((PLAN_SPAN, problem.columns, width), (ROWS_TEAR_ATOMS, problem.rows, rows)):
+    for broken_rule, extent, part in ((PLAN_SPAN, problem.columns, width), (ROWS_TEAR_ATOMS, problem.rows, rows)):
         if extent % part:
             torn.append(
                 broken(
-                    told,
+                    broken_rule,
                     extent=extent,
                     up=rounded_up(extent, part),
                     asked=_swizzle_asked_for(problem),
@@ -221,13 +221,15 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Obstacle]:
     if reader.loop is not None:
         kinds = missing_kind(TYPE_WITHOUT_KIND, reader, problem.arch, element)
         return [*reader.loop.unreadable(problem.tile, element, operand_of(problem), canonical), *kinds]
-    found: list[Obstacle] = []
+    obstacles: list[Obstacle] = []
     if not reader.reads(canonical, problem.major):
-        found.append(_unread(problem, reader, canonical))
+        obstacles.append(_unread(problem, reader, canonical))
     rows = problem.tile[0]
     if rows % LDMATRIX_ROWS:
-        found.append(broken(PLAN_TILE, extent=problem.extent_names[0], rows=rows, up=rounded_up(rows, LDMATRIX_ROWS)))
-    return found
+        obstacles.append(
+            broken(PLAN_TILE, extent=problem.extent_names[0], rows=rows, up=rounded_up(rows, LDMATRIX_ROWS))
+        )
+    return obstacles
 
 
 def _unread(problem: Problem, reader: Consumer, canonical: CanonicalLayout) -> Broken:
@@ -237,8 +239,8 @@ def _unread(problem: Problem, reader: Consumer, canonical: CanonicalLayout) -> B
     if problem.major == "K" or element.smem_bits in widths:
         return broken(PLAN_LAYOUT, major=problem.major, mode=canonical.mode, data_type=element.name)
     bytes_are_transposed = element.smem_bits == 8 and problem.arch.has("ldmatrix_b8")
-    told = BYTES_NOT_TRANSPOSED if bytes_are_transposed else MAJOR_NOT_READ
-    return broken(told, data_type=element.name, widths=widths, change={"major": "K"})
+    broken_rule = BYTES_NOT_TRANSPOSED if bytes_are_transposed else MAJOR_NOT_READ
+    return broken(broken_rule, data_type=element.name, widths=widths, change={"major": "K"})
 
 
 def _canonical_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Layout | list[Obstacle]:
@@ -333,8 +335,8 @@ def _epilogues(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
         return tmem_epilogues(tile, bits, transpose=transposed)
     if bits == 16 and problem.arch.has("stmatrix"):
         return (_widest(partial(Access.stmatrix, tile, bits, transpose=transposed)),)
-    held = fragment("mma.m8n8k4", "D", "f64") if bits == 64 else fragment("mma.m16n8k16", "D", "f32")
-    return (Access.fragment(held, tile, transpose=transposed, element_bits=bits),)
+    accumulator = fragment("mma.m8n8k4", "D", "f64") if bits == 64 else fragment("mma.m16n8k16", "D", "f32")
+    return (Access.fragment(accumulator, tile, transpose=transposed, element_bits=bits),)
 
 
 def tmem_epilogues(tile: tuple[int, int], element_bits: int, *, transpose: bool) -> tuple[Access, ...] | list[Obstacle]:
@@ -351,7 +353,7 @@ def tmem_epilogues(tile: tuple[int, int], element_bits: int, *, transpose: bool)
     ways = [or_obstacles(_widest, walks, " tcgen05.ld.16x256b")] if element_bits == 16 else []
     ways += [or_obstacles(written, fragment(load)) for load in loads]
     possible = tuple(way for way in ways if isinstance(way, Access))
-    return possible or [one for way in ways if isinstance(way, list) for one in way]
+    return possible or [obstacle for way in ways if isinstance(way, list) for obstacle in way]
 
 
 def _widest(walks: Callable[..., Access], after: str = "") -> Access:

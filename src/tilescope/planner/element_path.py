@@ -110,12 +110,12 @@ def copy_stop(plan: PlannedTile, row: int, column: int) -> CopyStop | None:
     """The last box that starts at or before the element along every dimension; a folded map has other coordinates."""
     if plan.boxes is None or plan.folded:
         return None
-    found = None
+    stop = None
     for number, copy in enumerate(plan.copies):
         place = (column - copy.coords[0], row - copy.coords[1])
         if all(0 <= at < extent for at, extent in zip(place, plan.boxes.box, strict=True)):
-            found = CopyStop(number, copy.coords, place, copy.smem_offset_bytes)
-    return found
+            stop = CopyStop(number, copy.coords, place, copy.smem_offset_bytes)
+    return stop
 
 
 def descriptor_stop(plan: PlannedTile, mn: int, k: int, smem_address: int) -> DescriptorStop | None:
@@ -142,18 +142,18 @@ def register_stop(plan: PlannedTile, mn: int, k: int) -> RegisterStop | None:
     if problem.consumer_name != "ldmatrix":
         return None
     operand = problem.operand or "A"
-    held = fragment_of(operand, problem.data_type.name)
-    if held is None:
+    operand_fragment = fragment_of(operand, problem.data_type.name)
+    if operand_fragment is None:
         return None
-    block_mn, block_k = held.shape if operand == "A" else held.shape[::-1]
+    block_mn, block_k = operand_fragment.shape if operand == "A" else operand_fragment.shape[::-1]
     mn_number, mn_within = divmod(mn, block_mn)
     k_number, k_within = divmod(k, block_k)
     place = (mn_within, k_within) if operand == "A" else (k_within, mn_within)
-    lane, value = held.holder(*place)
-    register, first_bit = held.register_of(value)
-    is_four_matrices = held.registers == 4
+    lane, value = operand_fragment.holder(*place)
+    register, first_bit = operand_fragment.register_of(value)
+    is_four_matrices = operand_fragment.registers == 4
     return RegisterStop(
-        instruction=held.instruction,
+        instruction=operand_fragment.instruction,
         block=(mn_number, k_number),
         lane=lane,
         register=register,

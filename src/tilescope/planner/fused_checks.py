@@ -84,11 +84,13 @@ BATCH_OF_EXPERTS = GEMM_EPILOGUE.worded(
 def unfused_product(product: Product) -> Iterator[Broken]:
     """Why no tile serves the epilogue or the batch."""
     fused, batch = product.fused, product.batch
-    asked = {"epilogue": str(fused), "experts" if batch.is_of_experts else "batch": str(batch)}
-    wanted = [name for name, is_plain in zip(asked, (fused.is_plain, batch.count == 1), strict=True) if not is_plain]
-    if wanted and product.consumer != "wgmma":
-        for name in wanted:
-            yield broken(GEMM_EPILOGUE, argument=name, found=asked[name], consumer=product.consumer)
+    requested = {"epilogue": str(fused), "experts" if batch.is_of_experts else "batch": str(batch)}
+    arguments = [
+        name for name, is_plain in zip(requested, (fused.is_plain, batch.count == 1), strict=True) if not is_plain
+    ]
+    if arguments and product.consumer != "wgmma":
+        for name in arguments:
+            yield broken(GEMM_EPILOGUE, argument=name, found=requested[name], consumer=product.consumer)
         return
     if not fused.is_plain and not product.has_float_sums:
         yield broken(INTEGER_SUMS, fused=str(fused), data_type=product.data_type.name, known=_SUMS)

@@ -75,8 +75,8 @@ class Fused(Value):
             return text
         fused = cls()
         for word in text.split("+") if isinstance(text, str) else [text]:
-            told = _WORDS[known_name("epilogue", word, EPILOGUE_WORDS)]
-            fused = replace(fused, **told)  # type: ignore[arg-type]  # the words of a field have its type
+            field_values = _WORDS[known_name("epilogue", word, EPILOGUE_WORDS)]
+            fused = replace(fused, **field_values)  # type: ignore[arg-type]  # the words of a field have its type
         return fused
 
     @property

@@ -35,7 +35,7 @@ def list_choices(product: Product, request: GemmRequest, is_readable: IsReadable
     if not predicts(product):
         shapes = [request.tile] if request.tile is not None else tile_shapes(product, is_readable, TILE_M)
         return [Choice(shape, request.plain, is_predicted=False) for shape in shapes]
-    found: list[tuple[float, Choice]] = []
+    timed_choices: list[tuple[float, Choice]] = []
     asks = bool(request.requested_fields) or request.dependent
     tiles = list(_list_tiles(product, request, is_readable))
     for (tile, swapped), is_hopeful in zip(tiles, _are_hopeful(product, tiles), strict=True):
@@ -48,9 +48,9 @@ def list_choices(product: Product, request: GemmRequest, is_readable: IsReadable
         ]
         us, fastest = min(times, key=lambda time: time[0])
         chosen = replace(request.plain, **{name: getattr(fastest, name) for name in DECIDED_BY_TIME})
-        found.append((us, Choice(tile, chosen)))
-    found.sort(key=lambda timed: timed[0])
-    return [choice for _, choice in found]
+        timed_choices.append((us, Choice(tile, chosen)))
+    timed_choices.sort(key=lambda timed: timed[0])
+    return [choice for _, choice in timed_choices]
 
 
 def _predict_us(product: Product, tile: Tile, schedule: Schedule) -> float:

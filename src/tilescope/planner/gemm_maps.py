@@ -41,18 +41,20 @@ def gemm_map(gemm: PlannedGemm, matrix: str, address: int = 0, m: int | None = N
         plan = gemm.epilogue
         assert plan is not None
         columns = gemm.fused.columns(n)
-        made = plan.tensor_map(address, (columns, rows) if gemm.schedule.swapped else (rows, columns))
+        tensor_map = plan.tensor_map(address, (columns, rows) if gemm.schedule.swapped else (rows, columns))
         elements = rows * columns
     else:
         plan, mn = (gemm.a, rows) if matrix == "a" else (gemm.b, n)
-        made = plan.tensor_map(address, (mn, k))
+        tensor_map = plan.tensor_map(address, (mn, k))
         elements = mn * k
     if matrix == "b" and gemm.fused.gate == "side by side":
-        made = _taken_in_turn(made)
+        tensor_map = _taken_in_turn(tensor_map)
     if not gemm.batch.stacks(matrix):
-        return made
+        return tensor_map
     item_bytes = elements * plan.problem.data_type.bits // 8
-    return _remade(made, (*made.dims, gemm.batch.count), (*made.strides_bytes, item_bytes), (*made.box, 1))
+    return _remade(
+        tensor_map, (*tensor_map.dims, gemm.batch.count), (*tensor_map.strides_bytes, item_bytes), (*tensor_map.box, 1)
+    )
 
 
 def _taken_in_turn(made: TensorMap) -> TensorMap:

@@ -210,13 +210,13 @@ def _floor(product: Product, best: PlannedGemm) -> Iterator[Reason]:
     if bound.name == "arithmetic" and sustained_tflops is not None and sustained_tflops < bound.rate:
         m, n, k = product.shape
         yield Reason.of("sustained", card=card.name, tflops=sustained_tflops, us=2 * m * n * k / sustained_tflops / 1e6)
-    known = {
+    measured = {
         "TFLOP/s of this type": sustained_tflops,
         "the clock": card.smem_gb_per_s,
         "one SM's rate": card.tma or not product.by_tma,
         "bytes in flight": card.tma or not product.by_tma,
     }
-    cells = tuple(name for name, cell in known.items() if not cell)
+    cells = tuple(name for name, cell in measured.items() if not cell)
     if cells:
         yield Reason.of("not-weighed", cells=cells, card=card.name, verb="are" if len(cells) > 1 else "is")
 
@@ -302,12 +302,12 @@ def _rows(best: PlannedGemm) -> Iterator[Reason]:
 def _edges(best: PlannedGemm) -> Iterator[Reason]:
     """The last tiles along m, n and k; a pair's tile is that of both blocks."""
     m, n, k = best.tile
-    whole = {"m": (m, k), "n": (n, k)}
+    tile_shapes = {"m": (m, k), "n": (n, k)}
     edges = {
         edge.values["extent"]: edge
         for plan in (best.a, best.b)
         for edge in edge_reasons(
-            replace(plan.problem, tile=whole[plan.problem.extent_names[0]]),
+            replace(plan.problem, tile=tile_shapes[plan.problem.extent_names[0]]),
             plan.problem.global_shape or plan.problem.tile,
         )
     }

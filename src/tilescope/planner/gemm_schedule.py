@@ -270,7 +270,7 @@ def unplanned_options(product: Product, schedule: Schedule) -> Iterator[Broken]:
         if consumer not in _PLANNED_FOR[option]:
             refused.setdefault(_PLANNED_FOR[option], []).append(option)
     for consumers, options in refused.items():
-        one = len(options) == 1
+        is_single = len(options) == 1
         yield broken(
             GEMM_SCHEDULE,
             argument=options[0],
@@ -279,8 +279,8 @@ def unplanned_options(product: Product, schedule: Schedule) -> Iterator[Broken]:
             consumers=consumers,
             other=next((name for name in consumers if name in here), None),
             home=None if set(consumers) & set(here) else architectures_with(CONSUMER[consumers[0]].feature)[0],
-            planned="it is planned" if one else "they are planned",
-            them="it" if one else "them",
+            planned="it is planned" if is_single else "they are planned",
+            them="it" if is_single else "them",
         )
 
 
@@ -335,8 +335,8 @@ def _tail_problems(product: Product, tile: Tile, schedule: Schedule) -> Iterator
     grid = _tile_grid(product, tile)
     taken = prod(schedule.cluster_grid(grid)) * product.batch.count  # at a time by a block, or by a cluster
     at_once = max(1, clusters(product.sms or 1, blocks))
-    rest = taken % at_once
-    most = at_once // rest if rest and taken > at_once else 1
+    remainder = taken % at_once
+    most = at_once // remainder if remainder and taken > at_once else 1
     if schedule.tail > most and not product.batch.is_of_experts:  # of whose rows the kernel learns at the launch
         tiles, sms = taken * blocks, at_once * blocks
-        yield broken(NO_TAIL, tail=schedule.tail, tiles=tiles, sms=sms, tail_tiles=rest * blocks, most=most)
+        yield broken(NO_TAIL, tail=schedule.tail, tiles=tiles, sms=sms, tail_tiles=remainder * blocks, most=most)

@@ -137,7 +137,7 @@ class _TileSearch:
             unplanned = [obstacle for plan in (a, b) if isinstance(plan, list) for obstacle in plan]
             further = self._further_obstacles(choice) if self.is_asked else []
             return self._refused(
-                choice, [*unplanned, *(one for one in further if one not in unplanned)], checks_passed=1
+                choice, [*unplanned, *(obstacle for obstacle in further if obstacle not in unplanned)], checks_passed=1
             )
         if narrow := narrow_instruction(product, schedule.sums(tile), a if schedule.swapped else b):
             return self._refused(choice, narrow, checks_passed=2)
@@ -188,13 +188,17 @@ class _TileSearch:
             schedule.cta_group == 2 or product.scales is not None
         )  # all of m and n; with rows that are taken, k is left
         span_k = K_TILE_BYTES * 8 // product.operand_type.smem_bits
-        found: list[Obstacle] = []
+        obstacles: list[Obstacle] = []
         for matrix, rows in (("A", TMEM_LANES), ("B", TMEM_LANES)) if is_said else (("A", m), ("B", n)):
             for extent in dict.fromkeys((k, span_k)):
                 planned = self.plan_of(matrix, (rows, extent), swapped=schedule.swapped)
-                obstacles = planned if isinstance(planned, list) else []
-                found += [each for each in obstacles if each.rule in _EXTENT_RULES and each not in found]
-        return [*found, *multicast_problems(product, choice.tile, schedule), *unplanned_options(product, schedule)]
+                operand_obstacles = planned if isinstance(planned, list) else []
+                obstacles += [
+                    obstacle
+                    for obstacle in operand_obstacles
+                    if obstacle.rule in _EXTENT_RULES and obstacle not in obstacles
+                ]
+        return [*obstacles, *multicast_problems(product, choice.tile, schedule), *unplanned_options(product, schedule)]
 
     def _refused(
         self, choice: Choice, obstacles: Sequence[Obstacle], *, checks_passed: int, fitting: int = 0
@@ -221,18 +225,18 @@ class _TileSearch:
     def _too_many_stages(self, tile: Tile, plans: TilePlans, fitting: int) -> Broken:
         """Why the stages do not fit a block's shared memory, with what would."""
         is_chosen = self.stages is None
-        wanted = FEWEST_STAGES if self.stages is None else self.stages
+        stages = FEWEST_STAGES if self.stages is None else self.stages
         return broken(
             FEWEST_STAGES_EXCEED_SMEM if is_chosen else GEMM_SMEM,
-            stages=wanted,
+            stages=stages,
             a_bytes=plans.a.stage_bytes,
             b_bytes=plans.b.stage_bytes,
             epilogue_bytes=None if plans.epilogue is None else plans.epilogue.stage_bytes,
-            needed_bytes=plans.smem_bytes(wanted),
+            needed_bytes=plans.smem_bytes(stages),
             arch=self.product.arch.name,
             limit_bytes=self.product.arch.smem_per_block_bytes,
             fewest=FEWEST_STAGES if is_chosen else None,
-            fixes=self._fixes(tile, plans, wanted, fitting),
+            fixes=self._fixes(tile, plans, stages, fitting),
         )
 
     def _fixes(self, tile: Tile, plans: TilePlans, wanted: int, fitting: int) -> tuple[str, ...]:

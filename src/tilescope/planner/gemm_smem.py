@@ -59,29 +59,29 @@ def place_regions(
     `accumulators` take turns in tensor memory: two barriers each, and one word for its address. So do `answers` of cluster
     launch control, with two barriers each.
     """
-    wanted = [
+    unplaced = [
         _UnplacedRegion("a", stages, a.stage_bytes, a.smem_alignment_bytes),
         _UnplacedRegion("b", stages, b.stage_bytes, b.smem_alignment_bytes),
     ]
     for name, scale in zip(SCALE_SLOTS, scales, strict=False):
-        wanted.append(_UnplacedRegion(name, stages, scale.stage_bytes, scale.smem_alignment_bytes))
+        unplaced.append(_UnplacedRegion(name, stages, scale.stage_bytes, scale.smem_alignment_bytes))
     if epilogue is not None:
-        wanted.append(_UnplacedRegion("epilogue", c_buffers, epilogue.stage_bytes, epilogue.smem_alignment_bytes))
+        unplaced.append(_UnplacedRegion("epilogue", c_buffers, epilogue.stage_bytes, epilogue.smem_alignment_bytes))
     if a.boxes is not None:  # cp.async waits without
-        wanted.append(_UnplacedRegion("barriers", 2 * stages, MBARRIER_BYTES, MBARRIER_BYTES))
+        unplaced.append(_UnplacedRegion("barriers", 2 * stages, MBARRIER_BYTES, MBARRIER_BYTES))
     if accumulators:
-        wanted.append(_UnplacedRegion("accumulators", 2 * accumulators, MBARRIER_BYTES, MBARRIER_BYTES))
-        wanted.append(_UnplacedRegion("address", 1, _TMEM_ADDRESS_BYTES, _TMEM_ADDRESS_BYTES))
+        unplaced.append(_UnplacedRegion("accumulators", 2 * accumulators, MBARRIER_BYTES, MBARRIER_BYTES))
+        unplaced.append(_UnplacedRegion("address", 1, _TMEM_ADDRESS_BYTES, _TMEM_ADDRESS_BYTES))
     if answers:
-        wanted.append(_UnplacedRegion("answers", answers, ANSWER_BYTES, ANSWER_BYTES))
-        wanted.append(_UnplacedRegion("answer_barriers", 2 * answers, MBARRIER_BYTES, MBARRIER_BYTES))
+        unplaced.append(_UnplacedRegion("answers", answers, ANSWER_BYTES, ANSWER_BYTES))
+        unplaced.append(_UnplacedRegion("answer_barriers", 2 * answers, MBARRIER_BYTES, MBARRIER_BYTES))
     if has_residual:
-        wanted.append(_UnplacedRegion("residual_barrier", turns, MBARRIER_BYTES, MBARRIER_BYTES))
+        unplaced.append(_UnplacedRegion("residual_barrier", turns, MBARRIER_BYTES, MBARRIER_BYTES))
     if turns > 1:
-        wanted.append(_UnplacedRegion("order_barriers", turns, MBARRIER_BYTES, MBARRIER_BYTES))
+        unplaced.append(_UnplacedRegion("order_barriers", turns, MBARRIER_BYTES, MBARRIER_BYTES))
     regions = []
     end = 0
-    for name, pieces, piece_bytes, alignment_bytes in wanted:
+    for name, pieces, piece_bytes, alignment_bytes in unplaced:
         start = rounded_up(end, alignment_bytes)
         end = start + pieces * piece_bytes
         regions.append(SmemRegion(name, tuple(range(start, end, piece_bytes)), piece_bytes, alignment_bytes))

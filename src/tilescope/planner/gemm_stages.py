@@ -63,10 +63,10 @@ def count_fitting_stages(product: Product, plans: TilePlans, stages: int | None)
         most = max(most, ceil_div(product.card.tma.enough_in_flight_bytes, stage))
     budget = product.arch.smem_per_block_bytes
     if plans.has_residual and stages is None:  # TMA brings it ahead where every slice of C has a buffer
-        held = (
+        counts = (
             count for count in range(most, _RESIDUAL_STAGES - 1, -1) if plans.smem_bytes(count, plans.slices) <= budget
         )
-        if (fitting := next(held, 0)) > 0:
+        if (fitting := next(counts, 0)) > 0:
             return fitting
     return next((count for count in range(most, 0, -1) if plans.smem_bytes(count) <= budget), 0)
 

@@ -247,8 +247,8 @@ def _instructions(product: Product, tile: Tile) -> _Instructions:
     if loop is None:
         forms = [(row.m, row.n[0]) for row in product.mma_forms]
     else:
-        known = _extents(product)
-        forms = [(_block(m, known.m), _block(n, known.n))]
+        extents = _extents(product)
+        forms = [(_block(m, extents.m), _block(n, extents.n))]
     counts = [_Instructions(ceil_div(m, form_m), ceil_div(n, form_n), form_m + form_n) for form_m, form_n in forms]
     return min(counts, key=lambda count: count.along_m * count.along_n)
 
@@ -306,14 +306,14 @@ def rank(tile: RankedTile, lowest_us: float) -> tuple[float, float, int]:
 
 def behind(tile: RankedTile, best: RankedTile, lowest_us: float) -> Reason:
     """The first term in which a shape is behind the best."""
-    own = rank(tile, lowest_us)
-    first = rank(best, lowest_us)
-    if own[0] > first[0]:
+    tile_rank = rank(tile, lowest_us)
+    best_rank = rank(best, lowest_us)
+    if tile_rank[0] > best_rank[0]:
         named = "behind-time" if _is_timed(tile) else "behind-floor"
         return Reason.of(named, here=time_us(tile), there=lowest_us)
     here = tile.busiest_bytes
     there = best.busiest_bytes
-    if own[1] > first[1] and here <= there:
+    if tile_rank[1] > best_rank[1] and here <= there:
         return Reason.of("behind-sharing", blocks=tile.schedule.blocks_of_a_tile)
     if here > there:
         return Reason.of(_behind_in_bytes(tile, best), here=here, there=there)

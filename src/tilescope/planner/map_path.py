@@ -46,19 +46,19 @@ def path_of_map(tensor_map: AnyMap, word: int, mn: int, k: int, smem_address: in
     >>> path_of_map(tensor_map, 0x4000004000010002, 37, 21).descriptor.k_step
     1
     """
-    known: list[int] = []
+    words: list[int] = []
     for planned in _plans_of(tensor_map):
         loop = planned.descriptors(smem_address)
         encoded = [descriptor.encode() for block in loop for descriptor in block]
         if word in encoded:
             return planned.path(mn, k, smem_address)
-        known += encoded
-    wording = PATH_DESCRIPTOR if known else NO_DESCRIPTORS
+        words += encoded
+    wording = PATH_DESCRIPTOR if words else NO_DESCRIPTORS
     raise wording.error(
         word=f"{word:#018x}",
         box=_box(tensor_map),
         swizzle=str(tensor_map.swizzle),
-        known=", ".join(f"{each:#018x}" for each in known[:_LISTED]),
+        known=", ".join(f"{each:#018x}" for each in words[:_LISTED]),
     )
 
 

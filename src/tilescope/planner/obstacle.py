@@ -51,7 +51,9 @@ Obstacle = Broken | Violation  # a violation where another package did the check
 
 def violations(obstacles: Iterable[Obstacle]) -> tuple[Violation, ...]:
     """Obstacles as violations, in their order and without repetition."""
-    return tuple(dict.fromkeys(found if isinstance(found, Violation) else found.violation() for found in obstacles))
+    return tuple(
+        dict.fromkeys(obstacle if isinstance(obstacle, Violation) else obstacle.violation() for obstacle in obstacles)
+    )
 
 
 def or_obstacles(make: Callable[Given, Made], *given: Given.args, **options: Given.kwargs) -> Made | list[Obstacle]:

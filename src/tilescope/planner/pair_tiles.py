@@ -66,20 +66,20 @@ def partial_instructions(tiles: Sequence[Plan], cta_group: int) -> Iterator[Viol
         mn = problem.tile[0]
         transposed_bytes = operand == "B" and problem.major == "MN" and problem.data_type.bits == 8
         shapes = kind.shapes(transposed_bytes=transposed_bytes)
-        own = next(shape for shape in shapes if shape.form == f"cta_group::{cta_group}")
+        shape = next(shape for shape in shapes if shape.form == f"cta_group::{cta_group}")
         letter = "m" if operand == "A" else "n"
-        known = own.m if operand == "A" else own.n
-        if mn % known[0] == 0:
+        extents = shape.m if operand == "A" else shape.n
+        if mn % extents[0] == 0:
             continue
-        told = PARTIAL_TILE_OF_PAIR if cta_group == 2 else PARTIAL_TILE
+        rule = PARTIAL_TILE_OF_PAIR if cta_group == 2 else PARTIAL_TILE
         value: dict[str, Any] = {letter: mn}
-        yield told.violation(
+        yield rule.violation(
             **value,
             letter=letter,
             elements=mn,
             operand=operand,
             kind=kind.name,
-            form=own.form,
-            known=in_steps(known),
-            up=rounded_up(mn, known[0]),
+            form=shape.form,
+            known=in_steps(extents),
+            up=rounded_up(mn, extents[0]),
         )

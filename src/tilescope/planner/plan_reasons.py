@@ -263,14 +263,14 @@ def _overwrite(plan: PlannedTile) -> Iterator[Reason]:
 def edge_reasons(problem: Problem, matrix: tuple[int, int]) -> Iterator[Reason]:
     """What becomes of the last tiles of a matrix of (mn, k) elements: how much of them lies outside."""
     fate = _FATES.get(problem.copy, "dropped" if problem.direction == "store" else "filled")
-    for name, whole, part in zip(problem.extent_names, matrix, problem.tile, strict=True):
-        if whole % part:
+    for name, elements, part in zip(problem.extent_names, matrix, problem.tile, strict=True):
+        if elements % part:
             yield Reason.of(
                 "edge",
                 extent=name,
-                tiles=ceil_div(whole, part),
+                tiles=ceil_div(elements, part),
                 part=part,
-                last=whole % part,
-                outside=-whole % part,
+                last=elements % part,
+                outside=-elements % part,
                 fate=fate,
             )

@@ -175,9 +175,9 @@ class Candidates(NamedTuple):
 def candidates(problem: Problem) -> Candidates:
     """The plans of a problem, best first, not proven yet; and the refused candidates."""
     tried = list(_candidates(problem))
-    kept = [candidate for candidate in tried if isinstance(candidate, Plan)]
+    plans = [candidate for candidate in tried if isinstance(candidate, Plan)]
     refused = [candidate for candidate in tried if isinstance(candidate, Refused)]
-    return Candidates(plan_reasons.ranked(kept), refused)
+    return Candidates(plan_reasons.ranked(plans), refused)
 
 
 def _candidates(problem: Problem) -> Iterator[Plan | Refused]:
@@ -357,7 +357,7 @@ def _copy_obstacles(problem: Problem, layout: Layout, boxes: Boxes) -> tuple[lis
     try:
         tensor_map = TensorMap(**arguments, l2_promotion=BEST_PROMOTION[problem.traffic])
     except TensorMapError as error:
-        return obstacles + [found for found in error.violations if found.severity == "error"], ()
+        return obstacles + [violation for violation in error.violations if violation.severity == "error"], ()
     for copy in (boxes.copies[-1], boxes.copies[0]):
         obstacles = obstacles or list(broken_by(Copy(tensor_map, problem.direction, copy.coords)))
     return obstacles, tuple(warning for warning in tensor_map.findings if warning.severity == "warning")

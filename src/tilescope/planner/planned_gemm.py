@@ -252,8 +252,8 @@ class PlannedGemm(Value):
             return 1
         if self.epilogue.stage_bytes % self.epilogue.smem_alignment_bytes:
             return 1
-        wanted = {2} if self.product.in_tensor_memory else {2, self.slices}
-        fitting = (count for count in wanted if find_end(self._regions(c_buffers=count)) <= self.budget_bytes)
+        counts = {2} if self.product.in_tensor_memory else {2, self.slices}
+        fitting = (count for count in counts if find_end(self._regions(c_buffers=count)) <= self.budget_bytes)
         return max(fitting, default=1)
 
     @property

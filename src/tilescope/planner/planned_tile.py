@@ -157,9 +157,9 @@ class PlannedTile(Value):
         """
         if self.layout.element_bits == self.problem.data_type.smem_bits:
             return self.layout
-        found = containers_for(self.problem, self.swizzle, self.atom_order)
-        assert isinstance(found, Layout)  # it was, when the plan was made
-        return found
+        layout = containers_for(self.problem, self.swizzle, self.atom_order)
+        assert isinstance(layout, Layout)  # it was, when the plan was made
+        return layout
 
     @property
     def box(self) -> tuple[int, ...] | None:

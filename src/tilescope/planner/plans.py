@@ -82,12 +82,12 @@ class Plan(PlannedTile):
         """
         if self.boxes is None:
             raise MAP_FOR_THREADS.error(copy=self.problem.copy)
-        asked = self.problem
+        problem = self.problem
         matrix = self._matrix_shape(global_shape)
-        strides = asked.strides_bytes if strides_bytes is None else integers("strides_bytes", strides_bytes, 1, 0)
+        strides = problem.strides_bytes if strides_bytes is None else integers("strides_bytes", strides_bytes, 1, 0)
         if self.folded:
-            raise_all(violations(unfoldable(asked, self.containers, matrix)))
-        arguments = map_arguments(asked, self.containers, self.boxes, matrix, strides)
+            raise_all(violations(unfoldable(problem, self.containers, matrix)))
+        arguments = map_arguments(problem, self.containers, self.boxes, matrix, strides)
         return TensorMap(**arguments, address=address, l2_promotion=self.l2_promotion)
 
     def copy_coords(self, copy: PlannedCopy, mn: int, k: int) -> tuple[int, ...]:

@@ -388,8 +388,8 @@ def _beyond_threads(problem: Problem) -> Iterator[Violation]:
     copy = problem.copy
     pitch = problem.pitch_bytes
     if pitch % CHUNK_BYTES:
-        told = PLAN_PITCH if problem.strides_bytes is None else PITCH_ASKED_FOR
-        yield told.violation(pitch_bytes=pitch, copy=copy, up=rounded_up(pitch, CHUNK_BYTES))
+        broken_rule = PLAN_PITCH if problem.strides_bytes is None else PITCH_ASKED_FOR
+        yield broken_rule.violation(pitch_bytes=pitch, copy=copy, up=rounded_up(pitch, CHUNK_BYTES))
     element = problem.data_type
     if element.smem_bits != element.bits:
         yield TYPE_THAT_TMA_SPREADS.violation(
@@ -412,16 +412,16 @@ def _read_consumer(problem: Problem) -> str | Access:
 
     It reads a loaded tile, and writes one that is stored.
     """
-    asked: object = problem.consumer
-    if isinstance(asked, str) and asked in CONSUMER:
-        return asked
-    pattern = _pattern_called(asked, problem) if isinstance(asked, str) else asked
+    consumer: object = problem.consumer
+    if isinstance(consumer, str) and consumer in CONSUMER:
+        return consumer
+    pattern = _pattern_called(consumer, problem) if isinstance(consumer, str) else consumer
     if not isinstance(pattern, Access):
-        known = (*CONSUMER, "ldmatrix.x4", "ld.b128 columns")
-        raise RuleError([unknown_name("consumer", "consumer", asked, known)])
+        consumer_names = (*CONSUMER, "ldmatrix.x4", "ld.b128 columns")
+        raise RuleError([unknown_name("consumer", "consumer", consumer, consumer_names)])
     if pattern.op.is_load != (problem.direction == "load"):
-        told = PLAN_PATTERN if problem.direction == "load" else PATTERN_FOR_STORE
-        raise PlanError([told.violation(pattern=pattern.name, op=pattern.op.name)])
+        broken_rule = PLAN_PATTERN if problem.direction == "load" else PATTERN_FOR_STORE
+        raise PlanError([broken_rule.violation(pattern=pattern.name, op=pattern.op.name)])
     return pattern
 
 

@@ -29,7 +29,7 @@ def producer_role(loading: Loading) -> Step:
     if loading.gemm is not None and loading.gemm.stages_residual:
         barriers.append("residual_full")
     several = loading.staging.producers > 1
-    made: Steps = [step_of(init=barriers, when="instance == 0" if several else None), {"fence": "mbarrier_init"}]
+    setup: Steps = [step_of(init=barriers, when="instance == 0" if several else None), {"fence": "mbarrier_init"}]
     filling: Steps = [{"wait": f"empty[{loading.stage}]", "parity": f"{loading.turn} ^ 1"}, *_filling(loading)]
     filling = _taking_turns(loading, filling, loading.step)
     if loading.is_dependent:  # the first stages were filled before
@@ -46,7 +46,7 @@ def producer_role(loading: Loading) -> Step:
         "name": "producer",
         "threads": loading.staging.copiers,
         "instances": loading.staging.producers,
-        "steps": [*made, *meet, *_before_the_grid(loading), *loading.loops(filling, [], []), tail],
+        "steps": [*setup, *meet, *_before_the_grid(loading), *loading.loops(filling, [], []), tail],
     }
 
 
@@ -54,7 +54,7 @@ def _taking_turns(loading: Loading, steps: Steps, step: str) -> Steps:
     """Steps of one stage, by the producer whose turn it is."""
     if loading.staging.producers == 1:
         return steps
-    return [one | {"when": f"{step} % {loading.staging.producers} == instance"} for one in steps]
+    return [stage_step | {"when": f"{step} % {loading.staging.producers} == instance"} for stage_step in steps]
 
 
 def _before_the_grid(loading: Loading) -> Steps:

@@ -180,15 +180,15 @@ def _unscaled(product: Product) -> Iterator[Broken]:
             home=homes[0],
         )
     bits = 4 if scales.kind_row.is_dense_4_bit else 8  # narrower elements of kind mxf8f6f4 are not planned
-    known = tuple(name for name in scales.kind_row.codes if DataType.named(name).bits == bits)
-    if product.data_type.name not in known:
+    type_names = tuple(name for name in scales.kind_row.codes if DataType.named(name).bits == bits)
+    if product.data_type.name not in type_names:
         yield broken(
             SCALED_TYPE,
             format=scales.name,
             data_type=product.data_type.name,
             kind=scales.mma_kind,
-            known=known,
-            first=known[0],
+            known=type_names,
+            first=type_names[0],
             other=None if product.data_type.name == _PACKED else "leave scales out",
         )
 

@@ -84,11 +84,11 @@ def _share_last_round(product: Product, tile: Tile, schedule: Schedule) -> Itera
     """The tiles of a last round that would leave SMs idle are shared by 2 blocks, or by as many as there are."""
     k_tiles = ceil_div(product.shape[2], tile[2])
     rounds = _Rounds.of(product, tile, schedule)
-    rest = rounds.taken % rounds.at_once
-    if rounds.taken <= rounds.at_once or not rest:
+    remainder = rounds.taken % rounds.at_once
+    if rounds.taken <= rounds.at_once or not remainder:
         return
-    for tail in {2, min(rounds.at_once // rest, k_tiles // 4)}:
-        if 1 < tail <= rounds.at_once // rest and k_tiles >= FEWEST_K_TILES * tail:
+    for tail in {2, min(rounds.at_once // remainder, k_tiles // 4)}:
+        if 1 < tail <= rounds.at_once // remainder and k_tiles >= FEWEST_K_TILES * tail:
             yield replace(schedule, tail=tail)
 
 

@@ -281,8 +281,8 @@ def _tiles(plan: object) -> tuple[Plan, ...]:
 
 def _cluster(cluster: object) -> tuple[int, int]:
     """Blocks along x and along y."""
-    asked = cluster if plain_int(cluster) is None else (cluster, 1)
-    blocks = or_obstacles(pair, "cluster", asked, 1, MAX_BLOCKS)
+    extents = cluster if plain_int(cluster) is None else (cluster, 1)
+    blocks = or_obstacles(pair, "cluster", extents, 1, MAX_BLOCKS)
     if isinstance(blocks, list) or prod(blocks) > MAX_BLOCKS:
         raise NO_CLUSTER.error(cluster=printed(cluster), limit_blocks=MAX_BLOCKS)
     return blocks

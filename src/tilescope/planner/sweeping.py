@@ -104,8 +104,8 @@ def sweep(problems: Iterable[Problem | Mapping[str, Any]], *, executor: Executor
     """
     listed = entries(problems, MAX_PROBLEMS)
     if listed is None:
-        wanted = "an iterable of Problem, or of mappings with its arguments"
-        raise RuleError([argument_type("problems", problems, wanted, 'Use [Problem((64, 64), "bf16")].')])
+        expected = "an iterable of Problem, or of mappings with its arguments"
+        raise RuleError([argument_type("problems", problems, expected, 'Use [Problem((64, 64), "bf16")].')])
     pool: object = executor
     if not isinstance(pool, Executor | None):
         fix = "Use ThreadPoolExecutor(2), or leave it out."
@@ -148,8 +148,8 @@ def _problem(asked: object) -> Problem | tuple[Violation, ...]:
     except RuleError as error:
         return error.violations
     except TypeError:
-        wanted = "a Problem, or a mapping of its arguments: tile, data_type, major, consumer, arch, …"
-        return (argument_type("problem", asked, wanted, 'Use {"tile": (64, 64), "data_type": "bf16"}.'),)
+        expected = "a Problem, or a mapping of its arguments: tile, data_type, major, consumer, arch, …"
+        return (argument_type("problem", asked, expected, 'Use {"tile": (64, 64), "data_type": "bf16"}.'),)
 
 
 def _in_words(asked: object) -> str:

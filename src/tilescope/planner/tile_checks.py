@@ -172,10 +172,10 @@ def _partial_pair(product: Product, tile: Tile, schedule: Schedule) -> Iterator[
     extents = {"n": n, "m": m} if schedule.swapped else {"m": m, "n": n}
     kind = product.kind
     pair = next(shapes for shapes in kind.shapes() if shapes.form == "cta_group::2")
-    for (letter, elements), known in zip(extents.items(), ((pair.m[-1],), pair.n), strict=True):
-        if elements not in known:
-            up = next((size for size in known if size >= elements), known[-1])
-            yield broken(TILE_OF_PAIR, letter=letter, elements=elements, kind=kind.name, known=in_steps(known), up=up)
+    for (letter, elements), sizes in zip(extents.items(), ((pair.m[-1],), pair.n), strict=True):
+        if elements not in sizes:
+            up = next((size for size in sizes if size >= elements), sizes[-1])
+            yield broken(TILE_OF_PAIR, letter=letter, elements=elements, kind=kind.name, known=in_steps(sizes), up=up)
 
 
 def _unscaled_tile(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:

@@ -23,7 +23,7 @@ _LEAST_SAVED = 0.1  # of what a block fetches, for which a cluster is worth tryi
 
 def list_tmem_choices(product: Product, request: GemmRequest, is_readable: IsReadable) -> list[Choice]:
     """Tiles of one block and of pairs, those with the best floors first."""
-    found = []
+    choices = []
     groups: tuple[int, ...] = (1, 2) if request.tile is None else (1,)  # a tile that is asked for is one block's
     if request.cta_group is not None:
         groups = (request.cta_group,)
@@ -32,13 +32,13 @@ def list_tmem_choices(product: Product, request: GemmRequest, is_readable: IsRea
         for tile in _list_tiles(product, request, schedule, is_readable):
             grouped = GROUPED_TILES if tile_grid(product.shape, tile)[0] > GROUPED_TILES else 0
             group = grouped if request.group is None else request.group
-            found.append(Choice(tile, replace(schedule, group=group)))
+            choices.append(Choice(tile, replace(schedule, group=group)))
     if request.tile is None and request.multicast is None:
-        found += [shared for choice in found for shared in _share_operands(product, choice)]
-    costs = {choice: weighed(product, choice.tile, choice.schedule, None, 0) for choice in found}
+        choices += [shared for choice in choices for shared in _share_operands(product, choice)]
+    costs = {choice: weighed(product, choice.tile, choice.schedule, None, 0) for choice in choices}
     lowest_us = min((time_us(cost) for cost in costs.values()), default=0.0)
     return [
-        *sorted(found, key=lambda choice: rank(costs[choice], lowest_us)),
+        *sorted(choices, key=lambda choice: rank(costs[choice], lowest_us)),
         *_list_last_resorts(product, request, is_readable),
     ]
 

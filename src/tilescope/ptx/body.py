@@ -151,17 +151,17 @@ class BodyReader:
         self.scope = outermost
         position = self._opened(position)
         while self.scope is not outermost.around:
-            found = _STATEMENT.match(code, position)
-            if found is None:
+            match = _STATEMENT.match(code, position)
+            if match is None:
                 position = self._read_carefully(position)
-            elif found.lastgroup == "instruction":
-                position = self._read_quickly(found)
-            elif found.lastgroup in ("label", "table"):
-                position = self._read_label(found)
-            elif found.lastgroup == "directive":
-                position = self._read_directive(found.start("directive"), found["directive"])
+            elif match.lastgroup == "instruction":
+                position = self._read_quickly(match)
+            elif match.lastgroup in ("label", "table"):
+                position = self._read_label(match)
+            elif match.lastgroup == "directive":
+                position = self._read_directive(match.start("directive"), match["directive"])
             else:
-                position = self._read_brace(found)
+                position = self._read_brace(match)
         self._resolve(functions)
         return Body(tuple(self.variables), self.drafts, outermost), position
 

@@ -93,12 +93,12 @@ def contractions(instructions: Sequence[Instruction]) -> dict[int, Contraction]:
     """
     blocks = list(_basic_blocks(instructions))
     read_elsewhere = _read_before_written(instructions, blocks)
-    found: dict[int, Contraction] = {}
+    adds: dict[int, Contraction] = {}
     for block in blocks:
         for product in _products(instructions, block, read_elsewhere):
             if not product.is_rounded:
-                found.update(product.adds)
-    return found
+                adds.update(product.adds)
+    return adds
 
 
 def _basic_blocks(instructions: Sequence[Instruction]) -> Iterator[range]:
@@ -132,41 +132,41 @@ def _becomes_a_branch(instruction: Instruction) -> bool:
 
 def _read_before_written(instructions: Sequence[Instruction], blocks: Sequence[range]) -> set[Register]:
     """The registers that some block reads before it writes them: what they held at its start counts."""
-    found: set[Register] = set()
+    registers: set[Register] = set()
     for block in blocks:
         written: set[Register] = set()
         for number in block:
             instruction = instructions[number]
-            found.update(register for register in _read(instruction) if register not in written)
+            registers.update(register for register in _read(instruction) if register not in written)
             if instruction.guard is None:
                 written.update(_written(instruction))
-    return found
+    return registers
 
 
 def _products(instructions: Sequence[Instruction], block: range, read_elsewhere: set[Register]) -> list[_Product]:
     """The muls of a basic block, with all uses of their results."""
     products: list[_Product] = []
-    held: dict[Register, _Held] = {}
+    held_products: dict[Register, _Held] = {}
     for number in block:
         instruction = instructions[number]
-        taken = _taken_in(instruction, held)
-        passed_on = _passed_on(instruction, held)
+        taken = _taken_in(instruction, held_products)
+        passed_on = _passed_on(instruction, held_products)
         for register in _read(instruction):
-            if register in held and register != taken and passed_on is None:
-                held[register].product.is_rounded = True
+            if register in held_products and register != taken and passed_on is None:
+                held_products[register].product.is_rounded = True
         if taken is not None:
-            product = held[taken].product
-            product.adds[number] = _contraction(instruction, taken, held[taken])
+            product = held_products[taken].product
+            product.adds[number] = _contraction(instruction, taken, held_products[taken])
         for register in _written(instruction):
-            held.pop(register, None)
+            held_products.pop(register, None)
         target = instruction.operands[0] if instruction.operands else None
         if passed_on is not None and isinstance(target, Register):
-            held[target] = passed_on
+            held_products[target] = passed_on
         elif _is_product(instruction) and instruction.guard is None and isinstance(target, Register):
             product = _Product(number, tuple(word for word in instruction.modifiers if word not in _QUOTIENTS))
             products.append(product)
-            held[target] = _Held(product, is_negated=False)
-    for register, value in held.items():
+            held_products[target] = _Held(product, is_negated=False)
+    for register, value in held_products.items():
         if register in read_elsewhere:
             value.product.is_rounded = True
     return products

@@ -118,13 +118,13 @@ def only_bodies(text: Text, module: Module, kept: Container[str]) -> str:
     '.version 8.0 .target sm_90 .entry a() {      } .entry b() { exit; }'
     """
     edits = []
-    line_starts = [0, *(found.end() for found in re.finditer("\n", text.code))]
+    line_starts = [0, *(newline.end() for newline in re.finditer("\n", text.code))]
     for function in module.functions.values():
         if function.name in kept or function.instructions is None:
             continue
         name = re.compile(rf"(?<![\w$%]){re.escape(function.name)}(?![\w$])")
-        found = name.search(text.code, line_starts[function.line - 1])
-        body = None if found is None else _body(text.code, found.end())
+        match = name.search(text.code, line_starts[function.line - 1])
+        body = None if match is None else _body(text.code, match.end())
         if body is not None:
             start, end = body
             edits.append(Edit(start, end, _NOT_NEWLINE.sub(" ", text.code[start:end])))

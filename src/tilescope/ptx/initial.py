@@ -112,14 +112,14 @@ def _read_list(cursor: Cursor, writer: _Writer, dimensions: tuple[int, ...]) -> 
 
 def _read_plain_bytes(cursor: Cursor, writer: _Writer, extent: int) -> bool:
     """Read a list of decimal bytes at one go: strings and tables are long."""
-    found = _PLAIN_BYTES.match(cursor.code, cursor.token.start)
-    if found is None or writer.type not in ("b8", "u8") or writer.masked:
+    match = _PLAIN_BYTES.match(cursor.code, cursor.token.start)
+    if match is None or writer.type not in ("b8", "u8") or writer.masked:
         return False
-    values = [int(value) for value in found[1].split(",")]
+    values = [int(value) for value in match[1].split(",")]
     if max(values) > 255 or (extent and len(values) > extent):
         return False
     writer.data += bytes(values)
-    cursor.move(found.end())
+    cursor.move(match.end())
     return True
 
 

@@ -60,7 +60,7 @@ class Text:
         if len(original) > MAX_CHARACTERS:
             raise LIMIT.error(line=1, column=1, amount=len(original), what="characters", most=MAX_CHARACTERS)
         self.original = original
-        self._line_ends = [found.start() for found in re.finditer(r"\n", original)]
+        self._line_ends = [newline.start() for newline in re.finditer(r"\n", original)]
         self.code = _NO_CODE.sub(self._blank, original)
 
     def place(self, position: int) -> Place:
@@ -130,12 +130,12 @@ class Cursor:
 
     def move(self, position: int) -> None:
         """Go to a position."""
-        found = _TOKEN.match(self.code, position)
-        assert found is not None  # the last alternatives match anything
-        group = found.lastindex
+        match = _TOKEN.match(self.code, position)
+        assert match is not None  # the last alternatives match anything
+        group = match.lastindex
         assert group is not None
-        self.end = found.end()  # of the token
-        self.token = Token(_KINDS[group - 1], found[group], found.start(group))
+        self.end = match.end()  # of the token
+        self.token = Token(_KINDS[group - 1], match[group], match.start(group))
 
     def take(self) -> Token:
         """Take the next token, and move past it."""
@@ -164,6 +164,6 @@ class Cursor:
 
     def refuse(self, expected: str, token: Token | None = None) -> NoReturn:
         """Refuse the next token, or another one."""
-        found = token or self.token
-        shown = "the end of the text" if found.kind == "end" else f"`{shortened(found.text, 60)}`"
-        raise self.text.error(SYNTAX.wording, found.start, shown=shown, expected=expected)
+        refused = token or self.token
+        shown = "the end of the text" if refused.kind == "end" else f"`{shortened(refused.text, 60)}`"
+        raise self.text.error(SYNTAX.wording, refused.start, shown=shown, expected=expected)

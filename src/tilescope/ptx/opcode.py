@@ -230,9 +230,9 @@ def meaning_of(name: str, word: str) -> Meaning:
     >>> meaning_of("setp", "lo"), meaning_of("mul", "lo"), meaning_of("ld", "L1::no_allocate")
     ('comparison', 'half', 'hints')
     """
-    own = _OWN_MEANINGS.get(name, {})
-    if word in own:
-        return own[word]
+    meanings = _OWN_MEANINGS.get(name, {})
+    if word in meanings:
+        return meanings[word]
     if word in _MEANINGS:
         return _MEANINGS[word]
     if _SHAPE.fullmatch(word):

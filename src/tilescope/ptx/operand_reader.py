@@ -86,16 +86,16 @@ def quick_operands(written: str, scope: Scope) -> list[Operand] | None:
 
 
 def _quick_list(written: str, scope: Scope) -> list[Operand] | None:
-    known = scope.operands
+    cached = scope.operands
     operands: list[Operand] = []
     for part in written.split(","):
         text = part.strip()
-        operand = known.get(text)
+        operand = cached.get(text)
         if operand is None:
             operand = _quick_operand(text, scope)
             if operand is None:
                 return None
-            known[text] = operand
+            cached[text] = operand
         operands.append(operand)
     return operands
 
@@ -105,28 +105,28 @@ def _quick_parts(written: str, scope: Scope) -> list[Operand] | None:
     operands: list[Operand] = []
     position = 0
     while position < len(written):
-        found = _PART.match(written, position)
-        if found is None:
+        match = _PART.match(written, position)
+        if match is None:
             return None
-        vector, other = found.groups()
+        vector, other = match.groups()
         elements = _quick_list(other if vector is None else vector, scope)
         if elements is None:
             return None
         operands += elements if vector is None else [Vector(tuple(elements))]
-        position = found.end()
+        position = match.end()
     return operands
 
 
 def _quick_operand(text: str, scope: Scope) -> Operand | None:
-    found = _QUICK.fullmatch(text)
-    if found is None:
+    match = _QUICK.fullmatch(text)
+    if match is None:
         return None
-    if found["number"] is not None:
-        return Immediate(int(found["number"]))
-    if found["base"] is not None:
-        base = scope.find(found["base"])
-        return Address(base, int(found["offset"] or 0)) if isinstance(base, Register | Variable) else None
-    name = found["name"]
+    if match["number"] is not None:
+        return Immediate(int(match["number"]))
+    if match["base"] is not None:
+        base = scope.find(match["base"])
+        return Address(base, int(match["offset"] or 0)) if isinstance(base, Register | Variable) else None
+    name = match["name"]
     named = scope.find(name)
     if named is None and name in SPECIAL_REGISTERS:
         return SpecialRegister(name)

@@ -242,11 +242,11 @@ class _ModuleReader:
     def _declare(self, declared: Declared) -> None:
         """Enter a variable of the module; one that was .extern before may be defined now."""
         name = declared.variable.name
-        known = self.variables.get(name)
-        is_open = known is None or known.is_extern or declared.variable.is_extern
+        earlier = self.variables.get(name)
+        is_open = earlier is None or earlier.is_extern or declared.variable.is_extern
         if name in self.functions or not is_open:
             raise self.text.error(DECLARED_AGAIN, declared.token.start, name=shortened(name))
-        if known is None or known.is_extern:
+        if earlier is None or earlier.is_extern:
             self.variables[name] = declared.variable
             self.scope.declare(name, declared.variable)
         self.addresses += [_AddressOfName(declared.variable, address) for address in declared.addresses]
@@ -275,14 +275,14 @@ class _ModuleReader:
             max_registers=launch.counts.get(".maxnreg"),
             min_blocks=launch.counts.get(".minnctapersm"),
         )
-        known = self.functions.get(name.text)
-        if name.text in self.variables or (known is not None and known.function.is_entry != is_entry):
+        earlier = self.functions.get(name.text)
+        if name.text in self.variables or (earlier is not None and earlier.function.is_entry != is_entry):
             raise self.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
-        if known is None:
+        if earlier is None:
             self.functions[name.text] = _FunctionDraft(function, None)
         if cursor.takes(";"):
             return
-        if known is not None and known.body is not None:
+        if earlier is not None and earlier.body is not None:
             raise self.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
         body = self._read_body(parameters)
         self.functions[name.text] = _FunctionDraft(function, body)
@@ -360,8 +360,8 @@ class _ModuleReader:
     def _enter_aliases(self) -> None:
         for name, original in self.aliases:
             draft = self.functions.get(original.text)
-            known = self.functions.get(name.text)
-            if known is not None and known.body is not None:
+            earlier = self.functions.get(name.text)
+            if earlier is not None and earlier.body is not None:
                 raise self.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
             if draft is None:
                 nearest = nearest_name(original.text, islice(self.functions, NAMES_COMPARED))

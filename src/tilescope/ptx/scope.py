@@ -107,16 +107,16 @@ class Scope:
         """
         scope: Scope | None = self
         while scope is not None:
-            found = scope._find_here(name)
-            if found is not None:
-                return found
+            named = scope._find_here(name)
+            if named is not None:
+                return named
             scope = scope.around
         return None
 
     def _find_here(self, name: str) -> Named | None:
-        found = self._named.get(name)
-        if found is not None:
-            return found
+        named = self._named.get(name)
+        if named is not None:
+            return named
         if name in self._types:
             return self.make_register(name, self._types[name])
         row = self._range_of(name)
@@ -152,9 +152,9 @@ class Scope:
 
     def nearest(self, name: str, *, of_labels: bool = False) -> str | None:
         """The known name that is most like an unknown one."""
-        known: list[str] = []
+        names: list[str] = []
         for scope in self.outward():
-            known += [*scope.labels, *scope.tables] if of_labels else [*scope._types, *scope._named]
+            names += [*scope.labels, *scope.tables] if of_labels else [*scope._types, *scope._named]
         if not of_labels:
-            known += SPECIAL_REGISTERS
-        return nearest_name(name, sorted(known[:NAMES_COMPARED]))
+            names += SPECIAL_REGISTERS
+        return nearest_name(name, sorted(names[:NAMES_COMPARED]))

@@ -66,8 +66,8 @@ class SourceLines:
         self._numbers: dict[_Line, int] = {}
         self._latest: dict[tuple[int, int, int], int] = {}
         self._strings_at: int | None = None  # where the section of debug strings begins
-        self._assembly_begins = [found.start() for found in _ASSEMBLY_BEGINS.finditer(text.original)]
-        self._assembly_ends = [found.start() for found in _ASSEMBLY_ENDS.finditer(text.original)]
+        self._assembly_begins = [match.start() for match in _ASSEMBLY_BEGINS.finditer(text.original)]
+        self._assembly_ends = [match.start() for match in _ASSEMBLY_ENDS.finditer(text.original)]
         self._assembly_lines: dict[int, int | None] = {}  # the first line of every inline assembly text
 
     def add_file(self, number: int, path: str) -> None:
@@ -80,22 +80,22 @@ class SourceLines:
 
     def read_loc(self, position: int) -> tuple[int | None, int]:
         """The line that the .loc at a position says, by its number (None: no line), and where the .loc ends."""
-        found = _LOC.match(self._text.code, position)
-        if found is None:
+        match = _LOC.match(self._text.code, position)
+        if match is None:
             raise self._text.error(
                 SYNTAX.wording, position, shown="`.loc`", expected="a .loc with the numbers of file, line and column"
             )
-        file, line, column = int(found[1]), int(found[2]), int(found[3])
-        if found[6] is not None:
-            number = self._inlined(found, (file, line, column))
+        file, line, column = int(match[1]), int(match[2]), int(match[3])
+        if match[6] is not None:
+            number = self._inlined(match, (file, line, column))
         else:
-            number = self._commented_line(found, (file, line, column))
+            number = self._commented_line(match, (file, line, column))
         if number is not None:
             self._latest[file, line, column] = number
         assembly = self._assembly_around(position)
         if assembly is not None:
             number = self._assembly_lines.setdefault(assembly, number)
-        return number, found.end()
+        return number, match.end()
 
     def _assembly_around(self, position: int) -> int | None:
         """The number of the inline assembly text that a position lies in, or None."""
@@ -167,14 +167,14 @@ class SourceLines:
 
     def _strings(self) -> dict[str, str]:
         """The debug strings that lines name, by label."""
-        wanted = {line.function[0] for line in self._lines if line.function is not None}
-        if self._strings_at is None or not wanted:
+        labels = {line.function[0] for line in self._lines if line.function is not None}
+        if self._strings_at is None or not labels:
             return {}
         strings: dict[str, str] = {}
         end = self._text.code.find("}", self._strings_at)
-        for found in _STRING.finditer(self._text.code, self._strings_at, max(end, self._strings_at)):
-            if found[1] in wanted:
-                strings[found[1]] = _string(found[2])
+        for match in _STRING.finditer(self._text.code, self._strings_at, max(end, self._strings_at)):
+            if match[1] in labels:
+                strings[match[1]] = _string(match[2])
         return strings
 
 
@@ -190,9 +190,9 @@ def _frames(comment: str) -> list[tuple[str, int, int]]:
     frames = []
     words = words.strip()
     position = 0
-    while (found := _COMMENTED_LINE.match(words, position)) is not None:
-        frames.append((found[1], int(found[2]), int(found[3])))
-        position = found.end()
+    while (match := _COMMENTED_LINE.match(words, position)) is not None:
+        frames.append((match[1], int(match[2]), int(match[3])))
+        position = match.end()
     return frames
 
 

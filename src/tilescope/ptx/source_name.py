@@ -73,14 +73,14 @@ def _argument(entry: str, place: int) -> _Named | None:
     value = _VALUE.match(entry, place)
     if value is not None:
         is_truth = value["type"] == "b"
-        said = _TRUTH.get(value["digits"]) if is_truth else value["sign"].replace("n", "-") + value["digits"]
-        return None if said is None else _Named(said, value.end())
+        spelling = _TRUTH.get(value["digits"]) if is_truth else value["sign"].replace("n", "-") + value["digits"]
+        return None if spelling is None else _Named(spelling, value.end())
     length = _LENGTH.match(entry, place)
     if length is not None:
         end = length.end() + int(length[0])
         return _Named(entry[length.end() : end], end)
-    said = _TYPES.get(entry[place : place + 1])
-    return None if said is None else _Named(said, place + 1)
+    spelling = _TYPES.get(entry[place : place + 1])
+    return None if spelling is None else _Named(spelling, place + 1)
 
 
 def _named(entry: str) -> _Named:

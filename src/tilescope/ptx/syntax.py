@@ -248,8 +248,8 @@ def nested_operands(operand: Operand) -> Iterator[Operand]:
         inner = (operand.variable,)
     elif isinstance(operand, Arguments):
         inner = operand.variables
-    for one in inner:
-        yield from nested_operands(one)
+    for nested in inner:
+        yield from nested_operands(nested)
 
 
 def operand_text(operand: Operand) -> str:

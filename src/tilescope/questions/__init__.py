@@ -49,4 +49,4 @@ def question_of(command: str) -> Question:
     'Mode'
     """
     questions: tuple[Question, ...] = import_module(f"tilescope.questions.{MODULES[command]}").QUESTIONS
-    return next(one for one in questions if one.name == command)
+    return next(question for question in questions if question.name == command)

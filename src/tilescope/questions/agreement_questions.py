@@ -95,8 +95,8 @@ def check_answer(asked: Asked) -> Answer:
     if not sound:
         raise RuleError(reading.violations[0] for reading in readings)
     read = sound[0]
-    said = {each.name: getattr(read, each.name) for each in fields(read) if each.init}
-    descriptor = Call(type(read), (), said, name="descriptor")
+    arguments = {each.name: getattr(read, each.name) for each in fields(read) if each.init}
+    descriptor = Call(type(read), (), arguments, name="descriptor")
     call = Call(
         compatible,
         (map_call(maps) or tensor_map, descriptor),

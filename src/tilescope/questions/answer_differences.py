@@ -33,17 +33,17 @@ def differences(left: Answer, right: Answer) -> str:
     other_facts = _facts_of(right)
     if bool(facts) != bool(other_facts):
         return f"There is a plan on the {'left' if facts else 'right'} alone."
-    told = [
+    clauses = [
         _describe_difference(name, facts.get(name), other_facts.get(name))
         for name in dict.fromkeys((*facts, *other_facts))
         if facts.get(name) != other_facts.get(name)
     ]
     moved = _moved_chunks(left, right)
     if moved:
-        told.append(moved)
-    if not told:
+        clauses.append(moved)
+    if not clauses:
         return "Both sides give the same answer."
-    return f"On the right, {'; '.join(told)}."
+    return f"On the right, {'; '.join(clauses)}."
 
 
 def _describe_difference(name: str, left: str | None, right: str | None) -> str:
@@ -80,15 +80,15 @@ def _swizzle_facts(answer: Answer) -> Facts:
 
 def _moved_chunks(left: Answer, right: Answer) -> str:
     """How many chunks of a pattern two swizzles place differently; empty for other answers and equal ones."""
-    one = left.value
-    other = right.value
-    if not isinstance(one, Swizzle) or not isinstance(other, Swizzle):
+    swizzle = left.value
+    other_swizzle = right.value
+    if not isinstance(swizzle, Swizzle) or not isinstance(other_swizzle, Swizzle):
         return ""
-    pattern_bytes = lcm(max(one.repeat_bytes, CHUNK_BYTES), max(other.repeat_bytes, CHUNK_BYTES))
+    pattern_bytes = lcm(max(swizzle.repeat_bytes, CHUNK_BYTES), max(other_swizzle.repeat_bytes, CHUNK_BYTES))
     if pattern_bytes > _LARGEST_PATTERN_BYTES:
         return ""
     chunks = np.arange(0, pattern_bytes, CHUNK_BYTES)
-    elsewhere = int((one.apply(chunks) != other.apply(chunks)).sum())
+    elsewhere = int((swizzle.apply(chunks) != other_swizzle.apply(chunks)).sum())
     if not elsewhere:
         return ""
     return f"{elsewhere} of the {len(chunks)} chunks in {pattern_bytes} bytes are elsewhere"

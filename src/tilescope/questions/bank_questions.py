@@ -194,24 +194,25 @@ def _fix_tile(asked: Asked, answer: Answer | None) -> Fixes:
     """The fields of a tile in the layouts that the search found."""
     tile: tuple[int, int] = asked["tile"]
     fixes = {}
-    for found in _better_layouts(answer):
-        layout = found.layout
+    for candidate in _better_layouts(answer):
+        layout = candidate.layout
         is_cut = layout.atom is not None and layout.atom != tile and not layout.padding_bytes
         fields = {
             "swizzle": layout.swizzle.name,
-            "pad": str(layout.padding_bytes) if found.family == "padding" else "",
+            "pad": str(layout.padding_bytes) if candidate.family == "padding" else "",
             "atom": ATOM.written(layout.atom) if is_cut else "",
         }
         if layout.atom_order is not None:
             fields["atom_order"] = layout.atom_order
-        fixes[f"Apply: {found.label}"] = fields
+        fixes[f"Apply: {candidate.label}"] = fields
     return fixes
 
 
 def _fix_text(_: Asked, answer: Answer | None) -> Fixes:
     """The text of the layouts that the search found."""
     return {
-        f"Apply: {found.label}": {"text": repr(found.layout), "element_bits": ""} for found in _better_layouts(answer)
+        f"Apply: {candidate.label}": {"text": repr(candidate.layout), "element_bits": ""}
+        for candidate in _better_layouts(answer)
     }
 
 
@@ -222,9 +223,9 @@ def _better_layouts(answer: Answer | None) -> tuple[FoundLayout, ...]:
         return ()
     candidates = [*search.found] if search.hardware is None else [*search.found, search.hardware]
     first_of_family: dict[str, FoundLayout] = {}
-    for found in candidates:
-        if found.excess < answer.value.excess:
-            first_of_family.setdefault(found.family, found)
+    for candidate in candidates:
+        if candidate.excess < answer.value.excess:
+            first_of_family.setdefault(candidate.family, candidate)
     return tuple(first_of_family.values())
 
 

@@ -31,14 +31,14 @@ def triton_kernel(
     """The kernel at "module.py:function", whose module is imported, and so runs; "module.py" has one kernel alone."""
     from tilescope.machine.kernel import Kernel
 
-    path, said_name = kernel_place(place)
+    path, written_name = kernel_place(place)
     module = import_module_at(path)
-    function_name = said_name or _only_kernel(module, path)
+    function_name = written_name or _only_kernel(module, path)
     function = getattr(module, function_name, None)
     if function is None:
         raise MisuseError(f"{path.name} has no {function_name}. {_kernels_in_words(module)}")
-    constants = {name: value_in(module, said) for name, said in _pairs("--constexpr", constexprs)}
-    chosen = {name: value_in(module, said) for name, said in _pairs("--option", options)}
+    constants = {name: value_in(module, text) for name, text in _pairs("--constexpr", constexprs)}
+    chosen = {name: value_in(module, text) for name, text in _pairs("--option", options)}
     target = {} if arch is None else {"arch": arch}
     kernel = Kernel.from_triton(function, signature, constants, **target, **chosen)
     assert kernel.host is not None
@@ -121,12 +121,12 @@ def value_in(module: ModuleType, said: str) -> object:
         return ast.literal_eval(said)
     except (ValueError, SyntaxError):
         pass
-    found: object = module
+    value: object = module
     for name in said.split("."):
-        if not hasattr(found, name):
+        if not hasattr(value, name):
             return said
-        found = getattr(found, name)
-    return found
+        value = getattr(value, name)
+    return value
 
 
 def cuda_kernel(path: str, entry: str | None, options: Iterable[str], arch: str | None) -> Compiled:
@@ -134,7 +134,7 @@ def cuda_kernel(path: str, entry: str | None, options: Iterable[str], arch: str 
     from tilescope.machine.kernel import Kernel
     from tilescope.machine.launch.cuda_compiler import compile_cuda
 
-    made = compile_cuda(Path(path), arch=arch, options=[*options])
-    kernel = Kernel(made.ptx, entry)
-    when = ", at an earlier run" if made.is_cached else ""
-    return Compiled(kernel, f"Compiled {Path(path).name} by {made.compiler} for {made.target}{when}.")
+    compiled = compile_cuda(Path(path), arch=arch, options=[*options])
+    kernel = Kernel(compiled.ptx, entry)
+    when = ", at an earlier run" if compiled.is_cached else ""
+    return Compiled(kernel, f"Compiled {Path(path).name} by {compiled.compiler} for {compiled.target}{when}.")

@@ -61,10 +61,10 @@ def load_answer(asked: Asked) -> Answer:
     asked.require_at_most("bytes of shared memory", tensor_map.smem_bytes, argument="box", fix="Use a smaller box.")
     options = asked.options(COPY_INPUTS)
     copied = Call(trace, (tensor_map,), options).run()
-    made = None
+    array_file = None
     if array is not None and copied.is_load:
         smem = _carried_out(copied, array)
-        made = Made(as_npy(smem), f": {len(smem)} bytes")
+        array_file = Made(as_npy(smem), f": {len(smem)} bytes")
     places = []
     if "element" in asked:
         places.append(place_of(copied, *asked["element"]))
@@ -77,7 +77,7 @@ def load_answer(asked: Asked) -> Answer:
         shown={"places": tuple(places), "lines": asked.get("lines", _PLACE_LINES if places else None)},
         extra={"places": [place.to_dict() for place in places]} if places else {},
         violations=tensor_map.findings,
-        made=made,
+        made=array_file,
     )
 
 

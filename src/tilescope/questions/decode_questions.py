@@ -92,15 +92,15 @@ def _log_answer(source: MapSource) -> Answer:
     below: list[Answer] = []
     entries: list[DecodedEntry] = []
     refused: list[int] = []
-    for held in MapLog.of(source).maps:
+    for logged in MapLog.of(source).maps:
         try:
-            decoded = inspect_tensor_map(held.asked.tensor_map().encode())
+            decoded = inspect_tensor_map(logged.asked.tensor_map().encode())
         except RuleError:
-            refused.extend(held.lines)
+            refused.extend(logged.lines)
             continue
-        heading = FirstLine(f"{lines_in_words(held.lines).capitalize()}: {held.map}.")
+        heading = FirstLine(f"{lines_in_words(logged.lines).capitalize()}: {logged.map}.")
         below.append(Answer(decoded, first=heading))
-        entries.append(DecodedEntry(held.lines, held.map, decoded))
+        entries.append(DecodedEntry(logged.lines, logged.map, decoded))
     log = DecodedLog(tuple(entries), tuple(sorted(refused)))
     first = FirstLine(_decoded_summary(log))
     return Answer(log, first=first, is_yes=not refused, text=first.sentence, below=tuple(below))
@@ -108,20 +108,20 @@ def _log_answer(source: MapSource) -> Answer:
 
 def _several_answer(asked: Asked) -> Answer:
     """Everything that each of several words could be; of the halves of a descriptor, what the whole is."""
-    whole = joined_halves(asked["several"])
-    if whole is not None:
-        return _word_answer(asked.saying(word=whole))
-    found: dict[int, list[int]] = {}
+    joined = joined_halves(asked["several"])
+    if joined is not None:
+        return _word_answer(asked.saying(word=joined))
+    places_by_value: dict[int, list[int]] = {}
     for place, value in enumerate(asked["several"], 1):
-        found.setdefault(value, []).append(place)
-    answers = [_word_answer(asked.saying(word=value)) for value in found]
+        places_by_value.setdefault(value, []).append(place)
+    answers = [_word_answer(asked.saying(word=value)) for value in places_by_value]
     entries = [
-        DecodedEntry(tuple(places), f"{value:#x}", one.value)
-        for (value, places), one in zip(found.items(), answers, strict=True)
+        DecodedEntry(tuple(places), f"{value:#x}", word_answer.value)
+        for (value, places), word_answer in zip(places_by_value.items(), answers, strict=True)
     ]
     log = DecodedLog(tuple(entries), ())
-    is_yes = all(one.is_yes for one in answers)
-    first = _summarize_words([(descriptor_readings(value), barrier_readings(value)) for value in found])
+    is_yes = all(word_answer.is_yes for word_answer in answers)
+    first = _summarize_words([(descriptor_readings(value), barrier_readings(value)) for value in places_by_value])
     return Answer(log, first=first, is_yes=is_yes, text=first.sentence, below=tuple(answers))
 
 
@@ -135,21 +135,21 @@ def joined_halves(words: Sequence[int]) -> int | None:
     if len(words) != 2 or max(words) >= 1 << HALF_BITS:
         return None
     low, high = words
-    whole = high << HALF_BITS | low
+    joined = high << HALF_BITS | low
     is_high_half = not descriptor_readings(high).possible and not barrier_readings(high)
-    return whole if is_high_half and descriptor_readings(whole).possible else None
+    return joined if is_high_half and descriptor_readings(joined).possible else None
 
 
 def _decoded_summary(log: DecodedLog) -> str:
-    said = [counted(log.total, "map")]
+    parts = [counted(log.total, "map")]
     different = len(log.entries)
     if different < log.total - len(log.refused_lines):
-        said.append(f"{different} of them different")
+        parts.append(f"{different} of them different")
     if log.refused_lines:
-        said.append(
+        parts.append(
             f"{len(log.refused_lines)} without bytes: {lines_in_words(log.refused_lines)}; `tilescope check` says why"
         )
-    return f"{', '.join(said)}."
+    return f"{', '.join(parts)}."
 
 
 def require_rows(asked: Asked) -> None:
@@ -213,21 +213,21 @@ def _summarize_inspection(inspection: Inspection) -> FirstLine:
 def _summarize_word(readings: WordReadings, barriers: Barriers) -> FirstLine:
     """What a number is."""
     kinds = _possible_kinds(readings, barriers)
-    said = [str(reading.descriptor) for reading in readings.possible]
-    said += [barrier.state for barrier in barriers.values()]
+    descriptions = [str(reading.descriptor) for reading in readings.possible]
+    descriptions += [barrier.state for barrier in barriers.values()]
     if not kinds:
         return refusal_line(
             filled("{word:#x} is no descriptor", {"word": readings.word}), readings.readings[0].violations
         )
     if len(kinds) == 1:
-        return make_line("{word:#x} is {kind}: {said}.", word=readings.word, kind=kinds[0], said=said[0])
+        return make_line("{word:#x} is {kind}: {said}.", word=readings.word, kind=kinds[0], said=descriptions[0])
     return make_line(
         "{word:#x} could be {count} things: {kinds:; }[[; or {more} more]]. As the first of them: {said}.",
         word=readings.word,
         count=len(kinds),
         kinds=tuple(kinds[:_MOST_KINDS]),
         more=max(0, len(kinds) - _MOST_KINDS),
-        said=said[0],
+        said=descriptions[0],
     )
 
 
@@ -238,12 +238,12 @@ def _possible_kinds(readings: WordReadings, barriers: Barriers) -> list[str]:
 
 def _summarize_words(words: Sequence[tuple[WordReadings, Barriers]]) -> FirstLine:
     """What each of several numbers is: its first kind, and how many more there are."""
-    told: list[str] = []
+    descriptions: list[str] = []
     for readings, barriers in words:
         first, *more = _possible_kinds(readings, barriers) or ["no descriptor"]
         others = f" ({len(more)} other readings)" if len(more) > 1 else " (1 other reading)"
-        told.append(f"{readings.word:#x}, {first}{others if more else ''}")
-    return make_line("{count:word}: {told:; }.", count=len(told), told=tuple(told))
+        descriptions.append(f"{readings.word:#x}, {first}{others if more else ''}")
+    return make_line("{count:word}: {told:; }.", count=len(descriptions), told=tuple(descriptions))
 
 
 def _addresses(readings: WordReadings, rows: int | None) -> list[list[str]]:
@@ -271,7 +271,7 @@ def _asking_word(asked: Asked) -> Asked:
 def _asking_bytes(asked: Asked) -> Asked:
     """The 128 bytes as 16 words, which a command takes."""
     blob = descriptor_bytes(asked["hex"])
-    return asked.saying(source=MapSource(blob), words=tuple(hex(one) for one in unpack("<16Q", blob)))
+    return asked.saying(source=MapSource(blob), words=tuple(hex(entry) for entry in unpack("<16Q", blob)))
 
 
 DECODE = Question(

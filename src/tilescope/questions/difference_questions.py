@@ -30,15 +30,15 @@ _MOST_NAMED = 3  # arguments that differ or change
 
 def diff_answer(asked: Asked) -> Answer:
     """How two maps or the maps of two logs differ; `one_source` and `other_source` are what they were read from."""
-    one: MapSource = asked["one_source"]
-    other: MapSource = asked["other_source"]
-    if len(one.asked) > 1 or len(other.asked) > 1:
+    source: MapSource = asked["one_source"]
+    other_source: MapSource = asked["other_source"]
+    if len(source.asked) > 1 or len(other_source.asked) > 1:
         return _log_difference(asked)
-    refusals = {"first": _refusal(one), "second": _refusal(other)}
+    refusals = {"first": _refusal(source), "second": _refusal(other_source)}
     if any(refusals.values()):
         return _refused_difference(asked, {side: broken for side, broken in refusals.items() if broken})
     call = _diff_call(asked, MapSource.tensor_map, TensorMapDiff.of, "tilescope.tensor_map.difference")
-    difference = TensorMapDiff.of(one.tensor_map(), other.tensor_map())
+    difference = TensorMapDiff.of(source.tensor_map(), other_source.tensor_map())
     return Answer(difference, call, first=_summarize_difference(difference), is_yes=difference.same)
 
 
@@ -47,8 +47,8 @@ def _summarize_difference(difference: TensorMapDiff) -> FirstLine:
     if difference.same:
         return make_line("The maps are the same: {map}.", map=describe_map(difference.one))
     named = [
-        filled("{name} is {one} and {other}", {"name": one.name, "one": one.one, "other": one.other})
-        for one in difference.arguments[:_MOST_NAMED]
+        filled("{name} is {one} and {other}", {"name": argument.name, "one": argument.one, "other": argument.other})
+        for argument in difference.arguments[:_MOST_NAMED]
     ]
     return make_line(
         "The maps differ in {count:argument}: {named:, }[[ and {more} more]].",
@@ -69,20 +69,22 @@ def _refusal(source: MapSource) -> tuple[Violation, ...]:
     """Why the one map of a source is refused, by the rules of the hardware; nothing where it is accepted."""
     if source.blob is not None:
         return ()
-    (asked,) = source.asked
-    broken = [violation for violation in asked.check() if violation.severity == "error"]
-    return () if asked.misnamed() else tuple(one for one in broken if one.rule != DRIVER_RESULT.name)
+    (arguments,) = source.asked
+    broken = [violation for violation in arguments.check() if violation.severity == "error"]
+    return (
+        () if arguments.misnamed() else tuple(violation for violation in broken if violation.rule != DRIVER_RESULT.name)
+    )
 
 
 def _refused_difference(asked: Asked, refusals: Mapping[str, tuple[Violation, ...]]) -> Answer:
     """In what a map that the driver refuses differs from another one, and why it is refused."""
-    found = _log_difference(asked)
+    answer = _log_difference(asked)
     side, broken = next(iter(refusals.items()))
     first = refusal_line(f"The {side} map is refused", broken)
     if len(refusals) > 1:
         first = refusal_line("Both maps are refused; the first", broken)
-    violations = tuple(violation for one in refusals.values() for violation in one)
-    return replace(found, first=first, is_yes=False, violations=violations)
+    violations = tuple(violation for group in refusals.values() for violation in group)
+    return replace(answer, first=first, is_yes=False, violations=violations)
 
 
 def _diff_call(asked: Asked, taken: Callable[..., object], compared: Callable[..., Value], module: str) -> Call[Value]:
@@ -104,8 +106,8 @@ def log_of(source: MapSource) -> MapLog:
         return MapLog.of(source)
     tensor_map = source.tensor_map()
     named = {name: getattr(tensor_map, name) for name in tensor_map.readers}
-    asked = replace(MapArguments.of({"kind": tensor_map.kind, **named}), lines=(1,))
-    return MapLog.of(MapSource(None, (asked,)))
+    arguments = replace(MapArguments.of({"kind": tensor_map.kind, **named}), lines=(1,))
+    return MapLog.of(MapSource(None, (arguments,)))
 
 
 DIFF = Question(

@@ -29,15 +29,15 @@ _MOST_HELD = 4  # elements of a thread, that are named
 def fragment_answer(asked: Asked) -> Answer:
     """Which thread holds which element."""
     call = Call(fragment, (asked["instruction"],), asked.options([FRAGMENT_OPERAND, FRAGMENT_TYPE]), "fragment")
-    held = call.run()
+    fragment_layout = call.run()
     lane = asked.get("lane")
     element = asked.get("element")
     return Answer(
-        held,
+        fragment_layout,
         call,
-        first=_summarize_fragment(held, lane, element),
+        first=_summarize_fragment(fragment_layout, lane, element),
         shown={"lane": lane, "element": element},
-        extra=fragment_facts(held, lane, element),
+        extra=fragment_facts(fragment_layout, lane, element),
     )
 
 

@@ -207,11 +207,11 @@ def _gemm_leads(asked: Asked, answer: Answer) -> Leads:
     if not isinstance(planned, GemmPlan):
         return {}
     stages = {"given": "gemm", "shape": SHAPE.written(planned.shape), "data_type": planned.data_type.name}
-    kept = {name: str(asked[name]) for name in ("arch", "consumer") if name in asked}
+    options = {name: str(asked[name]) for name in ("arch", "consumer") if name in asked}
     leads = {
         "Follow an element of A": _way_of(planned.a, "A"),
         "Follow an element of B": _way_of(planned.b, "B"),
-        "Run its stages": address("pipeline", stages | kept),
+        "Run its stages": address("pipeline", stages | options),
     }
     return {"plan": leads}
 
@@ -219,7 +219,7 @@ def _gemm_leads(asked: Asked, answer: Answer) -> Leads:
 def _way_of(plan: Plan, operand: str) -> str:
     """The page of one element of an operand's tile."""
     problem = plan.problem
-    said = {
+    query = {
         "tile": by(problem.tile).replace(" ", ""),
         "data_type": problem.data_type.name,
         "element": "0,0",
@@ -228,7 +228,7 @@ def _way_of(plan: Plan, operand: str) -> str:
         "swizzle": plan.swizzle.name,
         "operand": operand,
     }
-    return address("path", said)
+    return address("path", query)
 
 
 def _answer_with_operands(asked: Asked) -> Answer:

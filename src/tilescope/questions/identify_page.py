@@ -37,11 +37,11 @@ def _answer(asked: Asked) -> Answer:
     """The layout, and the Python that reads both texts."""
     module = "tilescope.tma.array_file"
     dump = Call(dump_bytes, (_encode_text(asked["dump_text"]),), name="dump", module=module)
-    told = (_encode_text(asked["tile"]), TILE_TEXT, asked.get("data_type"), asked.get("shape"))
-    tile = Call(tile_of, told, name="tile", module=module)
-    found = identify_answer(asked.saying(dump_bytes=dump.run(), tile_array=tile.run()))
+    arguments = (_encode_text(asked["tile"]), TILE_TEXT, asked.get("data_type"), asked.get("shape"))
+    tile = Call(tile_of, arguments, name="tile", module=module)
+    answer = identify_answer(asked.saying(dump_bytes=dump.run(), tile_array=tile.run()))
     options = asked.options([IDENTIFY_ADDRESS])
-    return replace(found, call=Call(identify, (dump, tile), options, "found"))
+    return replace(answer, call=Call(identify, (dump, tile), options, "found"))
 
 
 def _encode_text(text: str) -> bytes:
@@ -50,10 +50,10 @@ def _encode_text(text: str) -> bytes:
 
 def _leads(_: Asked, answer: Answer) -> Leads:
     """The page that draws the layout beside shared memory."""
-    found = answer.value
-    if not isinstance(found, Identification) or not found.found:
+    identification = answer.value
+    if not isinstance(identification, Identification) or not identification.found:
         return {}
-    layout = found.layout.with_start(0)
+    layout = identification.layout.with_start(0)
     return {"dump": {"See the layout beside shared memory": address("layout", {"text": repr(layout)})}}
 
 

@@ -124,8 +124,8 @@ def _read_sizes(said: tuple[str, ...]) -> dict[str, int]:
 
 def ask_as_command(asked: Asked) -> Asked:
     """What the fields of the page say, as the command says it: the kernel's name, and sizes by --set."""
-    said = tuple(f"{name}={asked[f'size_{name}']}" for name in _SIZE_NAMES if f"size_{name}" in asked)
-    return asked.saying(tile=asked["known"], set=said or None)
+    settings = tuple(f"{name}={asked[f'size_{name}']}" for name in _SIZE_NAMES if f"size_{name}" in asked)
+    return asked.saying(tile=asked["known"], set=settings or None)
 
 
 def ask_about_text(asked: Asked) -> Asked:

@@ -107,9 +107,9 @@ def convert_answer(asked: Asked) -> Answer:
     layout, assumed = Call(parse_layout_assuming, (asked["text"],), beside).run()
     asked.require_at_most("elements", layout.elements, argument="text", fix="Convert a part of it.")
     extra: dict[str, object] = {"assumed": assumed} if assumed else {}
-    said = assumption(layout, assumed)
+    assumed_text = assumption(layout, assumed)
     if "notation" not in asked:
-        return _every_notation_answer(asked, layout, said, extra)
+        return _every_notation_answer(asked, layout, assumed_text, extra)
     call = Call(convert_layout, (asked["text"], asked["notation"]), beside, "conversion")
     conversion = _conversion(asked["text"], asked["notation"], beside)
     if isinstance(conversion, Conversion):
@@ -131,7 +131,7 @@ def convert_answer(asked: Asked) -> Answer:
         violations=conversion.violations,
         told_in="reasons",
         shown={"layout": layout},
-        text="\n".join(line for line in (first.sentence, first.advice, *more, said) if line),
+        text="\n".join(line for line in (first.sentence, first.advice, *more, assumed_text) if line),
         below=(Answer(layout),) if asked.get("picture") else (),
     )
 
@@ -139,9 +139,9 @@ def convert_answer(asked: Asked) -> Answer:
 def _every_notation_answer(asked: Asked, layout: Layout, said: str, extra: Mapping[str, object]) -> Answer:
     """The layout in every notation; `said` and `extra` are what was assumed, as a sentence and as data."""
     beside = asked.options(LAYOUT_BESIDE)
-    found = {notation: _conversion(asked["text"], notation, beside) for notation in NOTATION}
-    texts = {notation: str(conversion) for notation, conversion in found.items()}
-    lacking = tuple(name for name, conversion in found.items() if isinstance(conversion, NoEquivalent))
+    conversions = {notation: _conversion(asked["text"], notation, beside) for notation in NOTATION}
+    texts = {notation: str(conversion) for notation, conversion in conversions.items()}
+    lacking = tuple(name for name, conversion in conversions.items() if isinstance(conversion, NoEquivalent))
     every = EveryNotation(asked["text"].strip(), texts, said, lacking)
     return Answer(
         layout,
@@ -241,12 +241,12 @@ def _asking_picture(asked: Asked) -> Asked:
 
 def _convert_leads(asked: Asked, _: Answer) -> Leads:
     """The page that draws the layout beside shared memory, and the one that counts what reading it costs."""
-    said = {"text": asked["text"]}
-    said |= {row.name: row.written(asked[row.name]) for row in LAYOUT_BESIDE if row.name in asked}
-    leads = {"See it beside shared memory": address("layout", said)}
+    query = {"text": asked["text"]}
+    query |= {row.name: row.written(asked[row.name]) for row in LAYOUT_BESIDE if row.name in asked}
+    leads = {"See it beside shared memory": address("layout", query)}
     if "shape" not in asked:  # which the form of the other page has no field for
-        kept = {row.name: said[row.name] for row in (TEXT, ELEMENT_BITS) if row.name in said}
-        leads["Count its bank conflicts"] = address("banks", {"given": "layout"} | kept)
+        bank_query = {row.name: query[row.name] for row in (TEXT, ELEMENT_BITS) if row.name in query}
+        leads["Count its bank conflicts"] = address("banks", {"given": "layout"} | bank_query)
     return {"texts": leads, "facts": leads}
 
 

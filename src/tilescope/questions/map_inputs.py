@@ -82,16 +82,16 @@ def map_arguments(asked: Asked) -> MapArguments | None:
 
     The width of an im2col-wide map is its only corner.
     """
-    said = asked.options(MAP_INPUTS)
-    if not said and "kind" not in asked:
+    arguments = asked.options(MAP_INPUTS)
+    if not arguments and "kind" not in asked:
         return None
-    if "mode" in said:
+    if "mode" in arguments:
         for corner, width in (("lower_corner", "lower_width"), ("upper_corner", "upper_width")):
-            if corner in said:
-                ends = said.pop(corner)
-                said[width] = ends[0] if isinstance(ends, tuple) and len(ends) == 1 else ends
+            if corner in arguments:
+                ends = arguments.pop(corner)
+                arguments[width] = ends[0] if isinstance(ends, tuple) and len(ends) == 1 else ends
     kind = {"kind": asked["kind"]} if "kind" in asked else {}
-    return MapArguments.of(kind | said)
+    return MapArguments.of(kind | arguments)
 
 
 def read_map(asked: Asked) -> MapSource:
@@ -130,10 +130,10 @@ def map_call(maps: MapSource) -> Call[AnyMap] | None:
     """The call that makes the map; None for the bytes of one."""
     if not maps.asked:
         return None
-    given = maps.asked[0].given
-    positional = [name for name in ("data_type", "dims", "strides_bytes", "box") if name in given]
-    options = {name: value for name, value in given.items() if name not in positional}
-    return Call(maps.asked[0].map_class, tuple(given[name] for name in positional), options, "tensor_map")
+    arguments = maps.asked[0].given
+    positional = [name for name in ("data_type", "dims", "strides_bytes", "box") if name in arguments]
+    options = {name: value for name, value in arguments.items() if name not in positional}
+    return Call(maps.asked[0].map_class, tuple(arguments[name] for name in positional), options, "tensor_map")
 
 
 def encode_call(tensor_map: AnyMap) -> str:
@@ -188,21 +188,23 @@ def asking_map(asked: Asked) -> Asked:
 
 def written_map(arguments: Mapping[str, object]) -> dict[str, str]:
     """The arguments of a map as the fields of a page hold them."""
-    said = {name: in_words(value) for name, value in arguments.items() if value is not None}
+    field_texts = {name: in_words(value) for name, value in arguments.items() if value is not None}
     gmem_address = arguments.get("address")
     if isinstance(gmem_address, int):
-        said["address"] = hex(gmem_address)
-    return said
+        field_texts["address"] = hex(gmem_address)
+    return field_texts
 
 
 def fix_map(asked: Asked, _: object) -> Fixes:
     """The fields of the nearest map that the driver takes, as `check --fix` finds it; none where nothing is to be fixed."""
     try:
-        given = read_map(asked).asked[0]
-        repaired = given.repaired()
+        arguments = read_map(asked).asked[0]
+        repaired = arguments.repaired()
     except RuleError:
         return {}
-    fields = written_map({change.argument: repaired.given[change.argument] for change in given.changes_to(repaired)})
+    fields = written_map(
+        {change.argument: repaired.given[change.argument] for change in arguments.changes_to(repaired)}
+    )
     return {"Apply all": fields} if fields else {}
 
 
@@ -221,8 +223,8 @@ def filled_by_paste(query: Mapping[str, str]) -> dict[str, str] | None:
 
 def page_fields(tensor_map: AnyMap) -> dict[str, str]:
     """The query of a page that shows a map."""
-    given = {name: getattr(tensor_map, name) for name in tensor_map.readers}
-    return {"kind": tensor_map.kind} | written_map(given)
+    arguments = {name: getattr(tensor_map, name) for name in tensor_map.readers}
+    return {"kind": tensor_map.kind} | written_map(arguments)
 
 
 def page_of(tensor_map: AnyMap) -> str:

@@ -74,8 +74,8 @@ def check_answer(asked: Asked) -> Answer:
 def _log_answer(maps: MapSource, *, is_fixed: bool) -> Answer:
     """The verdicts on the maps of a log; fixed, the calls of those that are refused."""
     log = MapLog.of(maps)
-    if all(one.verdict == "not understood" for one in log.maps):
-        raise TensorMapError([broken for one in log.maps for broken in one.violations])  # exit status 2, not 1
+    if all(logged.verdict == "not understood" for logged in log.maps):
+        raise TensorMapError([broken for logged in log.maps for broken in logged.violations])  # exit status 2, not 1
     if is_fixed:
         return _fixed_log(log)
     title = "The maps of the log" if log.accepted else "The maps of the log, refused ones first"
@@ -94,18 +94,18 @@ def _fixed_log(log: MapLog) -> Answer:
     refused = log.with_verdict("refused")
     texts = [f"// {log.summary}"]
     facts: list[dict[str, object]] = []
-    for one in refused:
-        where = lines_in_words(one.lines)
+    for logged in refused:
+        where = lines_in_words(logged.lines)
         try:
-            fixed = _repair_answer(one.asked)
+            fixed = _repair_answer(logged.asked)
         except TensorMapError as error:
             texts += [
                 f"// {where}: no change that a rule names fixes it",
-                *(f"//   {said}" for said in error.violations),
+                *(f"//   {violation}" for violation in error.violations),
             ]
             continue
         texts += [f"// {where}", _fixed_text(fixed)]
-        facts.append({"lines": list(one.lines), "tensor_map": fixed.tensor_map.to_dict()} | _fixed_facts(fixed))
+        facts.append({"lines": list(logged.lines), "tensor_map": fixed.tensor_map.to_dict()} | _fixed_facts(fixed))
     is_yes = len(facts) == len(log.maps) - len(log.with_verdict("accepted"))
     return Answer(log, first=_summarize_log(log), extra={"fixed": facts}, is_yes=is_yes, text="\n".join(texts))
 

@@ -104,10 +104,10 @@ def _array_of(field: str, content: bytes) -> bytes:
     except zipfile.BadZipFile:
         raise BROKEN_ARCHIVE.error(field=field, most=MAX_FILE_BYTES) from None
     names = archive.namelist()
-    own = f"{field}.npy"
-    if own not in names and len(names) != 1:
+    file_name = f"{field}.npy"
+    if file_name not in names and len(names) != 1:
         raise SEVERAL_ARRAYS.error(field=field, names=tuple(name.removesuffix(".npy") for name in names[:8]))
-    entry = archive.getinfo(own if own in names else names[0])
+    entry = archive.getinfo(file_name if file_name in names else names[0])
     try:
         if entry.file_size <= MAX_FILE_BYTES:
             return archive.read(entry)

@@ -29,8 +29,8 @@ class Sample(NamedTuple):
     @property
     def text(self) -> str:
         """The description, named after the cause."""
-        _, _, rest = self.right.partition("\n")
-        return f'name = "{self.cause}"\n{rest.replace(self.line, self.instead)}'
+        _, _, body = self.right.partition("\n")
+        return f'name = "{self.cause}"\n{body.replace(self.line, self.instead)}'
 
 
 RING = _right("ring")

@@ -173,9 +173,9 @@ def _summarize_plan(report: PlanReport) -> FirstLine:
     """What to do with a tile."""
     problem = report.problem
     if not report.candidates:
-        asked = filled("No plan for {tile: x } {type}", {"tile": problem.tile, "type": problem.data_type.name})
+        heading = filled("No plan for {tile: x } {type}", {"tile": problem.tile, "type": problem.data_type.name})
         reasons = {str(violation): violation for refusal in report.refused for violation in refusal.violations}
-        return refusal_line(asked, list(reasons.values()))
+        return refusal_line(heading, list(reasons.values()))
     best = report.best
     costs = best.costs
     return make_line(
@@ -311,17 +311,17 @@ def _plan_leads(_: Asked, answer: Answer) -> Leads:
         return {}
     best = report.best
     problem = best.problem
-    said = {"tile": "x".join(map(str, problem.tile)), "data_type": problem.data_type.name}
+    query = {"tile": "x".join(map(str, problem.tile)), "data_type": problem.data_type.name}
     leads: dict[str, str] = {}
     if best.boxes is not None and problem.direction == "load":
         leads["See its first copy"] = address("load", _first_copy(best))
     if problem.reads_by_descriptor:
         layout = {"major": problem.major, "swizzle": best.swizzle.name, "atom_order": best.atom_order}
         operand = {"operand": problem.operand or "A", "reader": str(problem.consumer)}
-        leads["See its descriptors"] = address("tensor-core", said | layout | operand)
+        leads["See its descriptors"] = address("tensor-core", query | layout | operand)
     if problem.reads_by_descriptor and problem.direction == "load":
         planned = {"arch": problem.arch.name, "stages": str(max(2, problem.stages))}
-        leads["Run its stages"] = address("pipeline", said | planned)
+        leads["Run its stages"] = address("pipeline", query | planned)
     return {"plan": leads}
 
 
@@ -331,11 +331,11 @@ def path_leads(asked: Asked, answer: Answer) -> Leads:
     if not isinstance(path, ElementPath):
         return {}
     problem = path.plan.problem
-    said = {"tile": "x".join(map(str, problem.tile)), "data_type": problem.data_type.name}
-    kept = {
+    query = {"tile": "x".join(map(str, problem.tile)), "data_type": problem.data_type.name}
+    options = {
         name: in_words(asked[name]) for name in ("major", "consumer", "arch", "swizzle", "operand") if name in asked
     }
-    leads = {"See the plan": address("plan", said | kept)}
+    leads = {"See the plan": address("plan", query | options)}
     if path.plan.boxes is not None and not path.plan.folded:
         leads["See its first copy"] = address("load", _first_copy(path.plan))
     return {"stops": leads}

@@ -146,8 +146,8 @@ class Input:
 
     def help(self, default: str) -> str:
         """What --help says."""
-        said = f"{self.label}: {self._names_or_hint}" if self._names_or_hint else f"{self.label}."
-        return f"{said} [default: {default}]" if default else said
+        help_text = f"{self.label}: {self._names_or_hint}" if self._names_or_hint else f"{self.label}."
+        return f"{help_text} [default: {default}]" if default else help_text
 
     @property
     def _names_or_hint(self) -> str:
@@ -166,8 +166,8 @@ class Input:
         """
         if self.is_hex and isinstance(value, int):
             return hex(value)
-        said = in_words(value)
-        return said.replace(",", "x") if self.read in _SHAPES and not isinstance(value, str) else said
+        spelling = in_words(value)
+        return spelling.replace(",", "x") if self.read in _SHAPES and not isinstance(value, str) else spelling
 
     def words(self, value: object) -> list[str]:
         """The words of a command that say `value`; none for an option that is not given.
@@ -181,11 +181,11 @@ class Input:
         if value is True:
             return [option]
         entries = value if self.is_many and isinstance(value, tuple | list) else (value,)
-        said = [self.written(entry) for entry in entries]
+        texts = [self.written(entry) for entry in entries]
         if not option:
-            return said
+            return texts
         words = []
-        for entry in said:
+        for entry in texts:
             if entry.startswith("-"):  # which would be read as an option of its own
                 words.append(f"{option}={entry}")
             elif entry:
@@ -255,13 +255,13 @@ def defaults(*functions: Function) -> Mapping[str, object]:
     >>> dict(defaults(placed))
     {'swizzle': 'none', 'start': 0}
     """
-    found = {
+    values = {
         name: parameter.default
         for function in functions
         for name, parameter in signature(function).parameters.items()
         if parameter.default is not Parameter.empty
     }
-    return MappingProxyType(found)
+    return MappingProxyType(values)
 
 
 def default_of(row: Input, functions: Iterable[Function]) -> str:
@@ -294,8 +294,8 @@ class Asked(Mapping[str, Any]):
 
     def saying(self, **more: object) -> Asked:
         """The same with something else said; None takes back what was."""
-        said = {**self._said, **more}
-        return Asked({name: value for name, value in said.items() if value is not None}, self._limits)
+        values = {**self._said, **more}
+        return Asked({name: value for name, value in values.items() if value is not None}, self._limits)
 
     def options(self, inputs: Iterable[Input]) -> dict[str, object]:
         """What was said to these inputs, by the names that the library has for them.
@@ -361,16 +361,16 @@ class Answer:
     def json(self) -> str:
         """The value as plain data, with what stands beside it: what --json prints and what a page saves."""
         data = self.value.to_dict()
-        told: dict[str, object] = {"kind": data["kind"], VERSION: JSON_VERSION}
+        document: dict[str, object] = {"kind": data["kind"], VERSION: JSON_VERSION}
         if self.first.sentence:
-            told[ANSWER] = self.first.sentence
+            document[ANSWER] = self.first.sentence
         if self.first.advice:
-            told[ADVICE] = self.first.advice
-        told |= data
+            document[ADVICE] = self.first.advice
+        document |= data
         extra = {**self.extra, **({} if self.late_extra is None else self.late_extra())}
         if extra:
-            told[EXTRA] = extra
-        return json.dumps(told, indent=2)
+            document[EXTRA] = extra
+        return json.dumps(document, indent=2)
 
 
 @dataclass(frozen=True, slots=True)

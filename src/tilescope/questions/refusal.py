@@ -124,14 +124,14 @@ def refusal_json(error: RuleError) -> str:
     if isinstance(error, FaultError):
         return json.dumps(error.to_dict(), indent=2)
     listed = [violation.to_dict() for violation in error.violations]
-    told = {"answer": _answer(error), "advice": error.violations[0].fix, "violations": listed}
-    return json.dumps(told, indent=2)
+    document = {"answer": _answer(error), "advice": error.violations[0].fix, "violations": listed}
+    return json.dumps(document, indent=2)
 
 
 def broken_rules(error: RuleError) -> str:
     """Every broken rule on a line of its own; what is said of many maps of a log is said once, with its count."""
     times = Counter(f"{violation.severity}: {violation}" for violation in error.violations)
-    return "\n".join(said if count == 1 else f"{said} ({count} times)" for said, count in times.items())
+    return "\n".join(message if count == 1 else f"{message} ({count} times)" for message, count in times.items())
 
 
 def _answer(error: RuleError) -> str:

@@ -36,21 +36,21 @@ def swizzle_topic(name: str) -> Topic | None:
 
 
 def _mode_topic(row: Swizzle) -> Topic:
-    known = facts(row)
+    row_facts = facts(row)
     mode = row.hardware_mode
     sentences = [rule_sentence(row)]
     if row.feature is None:
-        sentences.append(f"In C: {known['C']}.")
-        sentences.append(f"The pattern repeats {known['repeats']}.")
+        sentences.append(f"In C: {row_facts['C']}.")
+        sentences.append(f"The pattern repeats {row_facts['repeats']}.")
         sentences.append(f"Used by {used_by(row)}." if mode is None else f"It is {used_by(row)}.")
         see = ("swizzle",) if mode is None else ("swizzle", mode.name, "span")
         return Topic(row.name, "swizzle modes", " ".join(sentences), see)
-    sentences.append(f"The inner row of a box is {known['inner width']}.")
+    sentences.append(f"The inner row of a box is {row_facts['inner width']}.")
     if row.bits:
-        sentences.append(f"The pattern repeats {known['repeats']}.")
-    sentences.append(f"TMA has it on {', '.join(row.architectures)}; {known['basis']}.")
-    if "note" in known:
-        sentences.append(known["note"])
+        sentences.append(f"The pattern repeats {row_facts['repeats']}.")
+    sentences.append(f"TMA has it on {', '.join(row.architectures)}; {row_facts['basis']}.")
+    if "note" in row_facts:
+        sentences.append(row_facts["note"])
     sentences.append(f"`tilescope swizzle {row.name}` draws it.")
     return Topic(row.name, "swizzle modes", " ".join(sentences), ("swizzle", "span", "base offset"))
 

@@ -50,15 +50,19 @@ def answer_run(asked: Asked) -> Answer:
     """
     if "program" in asked:
         return answer_program(asked)
-    said: LaunchDescription = asked.get("described", LaunchDescription())
-    kernel = asked["made_kernel"] if "made_kernel" in asked else Kernel(asked["ptx"], asked.get("entry", said.entry))
+    description: LaunchDescription = asked.get("described", LaunchDescription())
+    kernel = (
+        asked["made_kernel"] if "made_kernel" in asked else Kernel(asked["ptx"], asked.get("entry", description.entry))
+    )
     if asked.get("template"):
         return _make_template(asked, kernel)
-    refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
+    refuse(
+        "args" in asked and description.arguments, "--arg and the launch file both give arguments; keep one of them."
+    )
     allow: tuple[str, ...] = asked.get("allow", ())
     for entry in allow:  # refused before the kernel runs, which may take long
         read_acceptance(entry)
-    launch = complete_launch(said, asked)
+    launch = complete_launch(description, asked)
     picture = read_picture_options(asked)
     start = time.perf_counter()
     done: LaunchOutcome = asked.get("run_launch", run_launch)(
@@ -81,7 +85,7 @@ def answer_run(asked: Asked) -> Answer:
     verdict = judge_run(run, allow)
     is_proof_asked = asked.get("prove") or asked.get("draw") == TIMELINE
     proof = prove_run(run) if is_proof_asked else None
-    told_of = (
+    paragraphs = (
         describe_work(run, seconds) if verdict.errors else "",
         "\n".join(f"warning: --{line}." for line in verdict.describe_unmatched()),
         asked.get("compiled", ""),
@@ -90,7 +94,7 @@ def answer_run(asked: Asked) -> Answer:
         "" if proof is None else proof.describe(is_verdict_said=not verdict.errors),
         _explain_missing_picture(picture, run),
     )
-    printed = [text for text in told_of if text]
+    printed = [text for text in paragraphs if text]
     timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
     return Answer(
         run,
@@ -163,7 +167,7 @@ def _list_facts(
     if "compiled" in asked:
         facts["compiled"] = asked["compiled"]
     if done.memory:
-        facts["memory"] = [one.to_dict() for one in done.memory]
+        facts["memory"] = [outcome.to_dict() for outcome in done.memory]
     if proof is not None:
         facts["proof"] = proof.to_dict()
     if run.smem is not None:
@@ -240,26 +244,26 @@ def complete_launch(described: LaunchDescription, asked: Asked) -> LaunchDescrip
 
 
 def _read_blocks(said: tuple[str | tuple[int, ...], ...]) -> Blocks:
-    named = [one for one in said if isinstance(one, str)]
+    named = [entry for entry in said if isinstance(entry, str)]
     if named:
         refuse(len(said) > 1, f"--blocks {named[0]} cannot be combined with other blocks.")
         return named[0]
-    return tuple(one for one in said if not isinstance(one, str))
+    return tuple(entry for entry in said if not isinstance(entry, str))
 
 
 def _list_files(said: tuple[str, ...], done: LaunchOutcome) -> tuple[MadeFile, ...]:
     """The files that --save asks for: one argument's array, or all that changed, in a folder."""
     files: list[MadeFile] = []
     for text in said:
-        found = _SAVED.fullmatch(text)
-        if found is None:  # a folder
+        match = _SAVED.fullmatch(text)
+        if match is None:  # a folder
             for output in done.outputs:
                 path = PurePath(text) / f"{output.argument}_{output.name}.npy"
                 files.append(_make_array_file(str(path), done.arrays[output.argument]))
             continue
-        index = int(found["argument"])
+        index = int(match["argument"])
         refuse(index not in done.arrays, f"--save {shortened(text, 60)}: argument {index} is not an array.")
-        files.append(_make_array_file(found["path"], done.arrays[index]))
+        files.append(_make_array_file(match["path"], done.arrays[index]))
     return tuple(files)
 
 

@@ -107,7 +107,7 @@ def _no_file(name: str) -> Never:
 def _ask_from_input(asked: Asked) -> Asked:
     """The command reads the PTX from its input, and is told the launch by its options."""
     described = read_launch(asked.get("launch", "").encode("utf-8", errors="replace"), "launch")
-    owned = [(index, own_array(one)) for index, one in enumerate(described.arguments)]
+    owned = [(index, own_array(argument)) for index, argument in enumerate(described.arguments)]
     named = [(index, array.file) for index, array in owned if array is not None and array.file]
     raise_all([NO_FILES.violation(index=index, file=file) for index, file in named])
     arguments = format_arguments(described.arguments)
@@ -146,18 +146,18 @@ def _answer(asked: Asked) -> Answer:
     key = (asked["ptx"], kernel.entry, repr(launch), repr(read_picture_options(asked)), str(asked.get("no_remedies")))
     recorded = _kept(_recorded_key(asked, kernel, launch))
     most = _LIMITS["steps"]
-    said = launch.max_steps
+    max_steps = launch.max_steps
     limited = asked.saying(
         made_kernel=kernel,
-        max_steps=most if said is None else min(said, most),
-        run_launch=partial(_run_once, key, said) if recorded is None else lambda *_, **__: recorded,
+        max_steps=most if max_steps is None else min(max_steps, most),
+        run_launch=partial(_run_once, key, max_steps) if recorded is None else lambda *_, **__: recorded,
         progress=_end_late_recording(),
     )
     try:
-        found = answer_run(limited)
+        answer = answer_run(limited)
     except MemoryError:
         raise TOO_MUCH_MEMORY.error() from None
-    run = found.value
+    run = answer.value
     assert isinstance(run, KernelRun)
     if recorded is None:
         asked.require_at_most(
@@ -166,10 +166,10 @@ def _answer(asked: Asked) -> Answer:
             argument="ptx",
             fix="Use fewer blocks; the command line takes more.",
         )
-    violations = tuple(replace(finding, change=_edit_text(asked["ptx"], finding)) for finding in found.violations)
-    extra = {name: value for name, value in found.extra.items() if name != "seconds"}
+    violations = tuple(replace(finding, change=_edit_text(asked["ptx"], finding)) for finding in answer.violations)
+    extra = {name: value for name, value in answer.extra.items() if name != "seconds"}
     return replace(
-        found,
+        answer,
         call=_call(asked, launch),
         extra=extra,
         first=make_first_line(run, None, judge_run(run), None),
@@ -258,8 +258,8 @@ def record_run(asked: Asked, progress: RecordProgress) -> None:
     kernel = _read_once(asked["ptx"], asked.get("entry"))
     launch = complete_launch(LaunchDescription(), asked)
     _require_small(asked, kernel, launch)
-    said = launch.max_steps
-    limited = replace(launch, max_steps=RECORDED_STEPS if said is None else min(said, RECORDED_STEPS))
+    max_steps = launch.max_steps
+    limited = replace(launch, max_steps=RECORDED_STEPS if max_steps is None else min(max_steps, RECORDED_STEPS))
     try:
         done = run_launch(
             kernel,
@@ -281,11 +281,16 @@ def _edit_text(ptx: str, finding: Violation) -> dict[str, str] | None:
     change: Mapping[str, Any] = finding.change or {}
     edits = [
         Edit(
-            one["offset"], one["offset"], f"{one['text']}\n    " if one["place"] == "before" else f"\n    {one['text']}"
+            insertion["offset"],
+            insertion["offset"],
+            f"{insertion['text']}\n    " if insertion["place"] == "before" else f"\n    {insertion['text']}",
         )
-        for one in change.get("insert_ptx", ())
+        for insertion in change.get("insert_ptx", ())
     ]
-    edits += [Edit(one["start"], one["end"], one["text"]) for one in change.get("replace_ptx", ())]
+    edits += [
+        Edit(replacement["start"], replacement["end"], replacement["text"])
+        for replacement in change.get("replace_ptx", ())
+    ]
     return {"ptx": edited(ptx, edits)} if edits else None
 
 
@@ -314,7 +319,11 @@ def _require_small(asked: Asked, kernel: Kernel, launch: LaunchDescription) -> N
     """Refuse what takes too much memory, before any of it is made."""
     program = kernel.program
     arrays = [array for array in map(own_array, launch.arguments) if array is not None]
-    variables = [one.size_bytes or 0 for one in kernel.module.variables.values() if one.space in ("global", "const")]
+    variables = [
+        variable.size_bytes or 0
+        for variable in kernel.module.variables.values()
+        if variable.space in ("global", "const")
+    ]
     array_bytes = sum(prod(array.shape) * DataType.named(array.data_type).bits // 8 for array in arrays)
     _require(asked, "bytes of arrays", array_bytes + sum(variables), "Use smaller arrays.")
     threads = prod(launch.block or program.entry.required_threads or (1,))
@@ -343,8 +352,8 @@ def _list_lines(asked: Asked, found: Answer) -> tuple[ListedLine, ...]:
     state = found.shown.get("state")
     current = {place.ptx_line for place in state.warps} if isinstance(state, RunState) else set()
     shown = _lines_shown(len(lines), [*sorted(numbers), *sorted(line for line in current if line is not None)])
-    wanted = set(shown)
-    rows = [row for row in run.instructions if row.ptx_line in wanted]
+    shown_lines = set(shown)
+    rows = [row for row in run.instructions if row.ptx_line in shown_lines]
     sources = {row.ptx_line: row.source_line or "" for row in rows}
     counts: dict[int, int] = {}
     for row in rows:

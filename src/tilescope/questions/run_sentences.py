@@ -72,28 +72,28 @@ def make_first_line(run: KernelRun, seconds: float | None, verdict: Verdict, pro
 
 def find_differences(done: LaunchOutcome) -> list[MemoryOutcome]:
     """Recorded memory that holds something else here than on the card."""
-    return [one for one in done.memory if one.differing_bytes]
+    return [outcome for outcome in done.memory if outcome.differing_bytes]
 
 
 def describe_replay(done: LaunchOutcome) -> str:
     """How the memory of a recorded launch came out beside the card's."""
-    compared = [one for one in done.memory if one.differing_bytes is not None]
+    compared = [outcome for outcome in done.memory if outcome.differing_bytes is not None]
     lines = []
     if compared and not find_differences(done):
-        changed_bytes = sum(one.changed_bytes for one in compared)
+        changed_bytes = sum(outcome.changed_bytes for outcome in compared)
         allocations = counted(len(compared), "recorded allocation")
         lines.append(f"{allocations}: all bytes equal the card's after the launch, {changed_bytes} of them changed.")
-    for one in find_differences(done):
-        assert one.first_difference is not None
+    for outcome in find_differences(done):
+        assert outcome.first_difference is not None
         lines.append(
-            f"{one.differing_bytes} of {one.size_bytes} bytes at {one.address:#x} differ from the card's, "
-            f"the first at {one.first_difference:#x}."
+            f"{outcome.differing_bytes} of {outcome.size_bytes} bytes at {outcome.address:#x} differ from the card's, "
+            f"the first at {outcome.first_difference:#x}."
         )
     if find_differences(done) and done.run.inexact:
         lines.append(
             f"The run used {', '.join((*done.run.inexact, *done.run.assumed))}, whose bits are not known: small differences are expected."
         )
-    missing_bytes = sum(one.missing_bytes for one in done.memory)
+    missing_bytes = sum(outcome.missing_bytes for outcome in done.memory)
     if missing_bytes:
         lines.append(f"The recording left out {missing_bytes} bytes of these allocations: what reads them faults here.")
     return "\n".join(lines)

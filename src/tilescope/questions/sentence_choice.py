@@ -27,8 +27,8 @@ def choose_answer(name: str, found: Topic | Diagnosis) -> Topic | Diagnosis:
     """What the tables found, or a likelier topic; with the topics that may be meant, and how likely the first is."""
     if len(words_of(name)) < _SENTENCE_WORDS or words_of(name) & ELSEWHERE or _is_name_of(found, name):
         return found
-    asked = asked_of(name, found)
-    choice = choose(asked)
+    question = asked_of(name, found)
+    choice = choose(question)
     if not choice.answers:
         return found
     shown = tuple((best, tell_of(best)) for best in (answer.names[0] for answer in choice.answers[:CANDIDATES]))
@@ -39,7 +39,7 @@ def choose_answer(name: str, found: Topic | Diagnosis) -> Topic | Diagnosis:
         return replace(found, candidates=shown)  # a number that only one thing has
     if isinstance(found, Diagnosis) and causes_in_reason(name):  # the line says why
         return replace(found, candidates=_with_first(found.causes[0].name, shown))
-    return replace(_answer_of(choice, asked.diagnosis, found), candidates=shown, strength=round(choice.strength, 2))
+    return replace(_answer_of(choice, question.diagnosis, found), candidates=shown, strength=round(choice.strength, 2))
 
 
 def _with_first(name: str, shown: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -61,8 +61,8 @@ def guess(name: str) -> Diagnosis | None:
     """What a sentence may be about that the tables know nothing of; None where the words of no labelled line fit either."""
     if min(len(name.split()), len(words_of(name))) < _SENTENCE_WORDS or words_of(name) & ELSEWHERE:
         return None
-    found = choose_answer(name, diagnose(name))
-    return found if isinstance(found, Diagnosis) and found.candidates and found.strength >= _LEAST_GUESSED else None
+    answer = choose_answer(name, diagnose(name))
+    return answer if isinstance(answer, Diagnosis) and answer.candidates and answer.strength >= _LEAST_GUESSED else None
 
 
 def asked_of(name: str, found: Topic | Diagnosis) -> Asked:

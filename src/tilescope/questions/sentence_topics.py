@@ -61,14 +61,14 @@ def _says_more(diagnosis: Diagnosis, name: str) -> bool:
 
 def _strongest(diagnosis: Diagnosis, terms: tuple[Likely, ...]) -> Topic | Diagnosis | None:
     """What speaks most strongly: the diagnosis or a term; with the runner-up, if about as much speaks for it."""
-    found = list(terms)
+    candidates = list(terms)
     if diagnosis.symptoms:
-        found.append(Likely(score_of(diagnosis), diagnosis.symptoms[0].name, "symptom"))
+        candidates.append(Likely(score_of(diagnosis), diagnosis.symptoms[0].name, "symptom"))
     elif diagnosis.named:
-        found.append(Likely(score_of(diagnosis), diagnosis.named[0].name, "cause"))
-    if not found:
+        candidates.append(Likely(score_of(diagnosis), diagnosis.named[0].name, "cause"))
+    if not candidates:
         return None
-    best, *others = sorted(found, key=lambda likely: -likely.score)
+    best, *others = sorted(candidates, key=lambda likely: -likely.score)
     rival = next((other.name for other in others if _is_rival(other, best)), "")
     term = _term_shown(best, diagnosis)
     if not term:

@@ -84,15 +84,15 @@ def _fit_launch(kernel: Kernel, launch: LaunchDescription) -> str:
     """The launch file of the compiled kernel: that beside the text if its arguments fit, else one to start from."""
     template = build_launch_template(kernel_of_text(kernel), "").launch
     host = kernel.host
-    own = len(kernel.parameters) if host is None else len(host.parameters)
+    parameter_count = len(kernel.parameters) if host is None else len(host.parameters)
     if host is not None:  # what Triton's host passes itself
         template = replace(template, block=(host.threads,), smem_bytes=host.smem_bytes, cluster=host.cluster)
-    if len(launch.arguments) != own or (host is not None and host.descriptors):
+    if len(launch.arguments) != parameter_count or (host is not None and host.descriptors):
         return format_launch(replace(template, grid=launch.grid or template.grid))
     fitted = replace(
         launch,
         entry=template.entry,
-        arguments=(*launch.arguments, *template.arguments[own:]),
+        arguments=(*launch.arguments, *template.arguments[parameter_count:]),
     )
     if host is not None:
         fitted = replace(fitted, block=template.block, smem_bytes=template.smem_bytes, cluster=template.cluster)

@@ -61,13 +61,13 @@ def answer(asked: Asked) -> Answer:
     (seen,) = asked["topic"]
     call: Call[Diagnosis | Topic | Rule]
     try:
-        found = find(seen)
-        name = "diagnosis" if isinstance(found, Diagnosis) else "topic"
+        result = find(seen)
+        name = "diagnosis" if isinstance(result, Diagnosis) else "topic"
         call = Call(find, (seen,), name=name, module="tilescope.questions.topic_questions")
     except RuleError:
-        found = diagnose(seen)
+        result = diagnose(seen)
         call = Call(diagnose, (seen,), name="diagnosis", module="tilescope.symptoms")
-    return Answer(found, call, first=summarize_topic(found))
+    return Answer(result, call, first=summarize_topic(result))
 
 
 def _asking_topic(asked: Asked) -> Asked:
@@ -133,11 +133,11 @@ def _fill_fields(form: PageForm, words: list[str]) -> dict[str, str] | None:
     by_option = {row.option.split()[0]: row.name for row in form.inputs if row.option} | {"--pattern": "pattern"}
     places = [row.name for row in form.inputs if not row.option]
     filled: dict[str, str] = {}
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if word in by_option and rest:
-            filled[by_option[word]] = rest.pop(0)
+    remaining = list(words)
+    while remaining:
+        word = remaining.pop(0)
+        if word in by_option and remaining:
+            filled[by_option[word]] = remaining.pop(0)
         elif places and not word.startswith("-"):
             filled[places.pop(0)] = word
         elif word not in _SHOWN_ANYWAY:

@@ -38,11 +38,11 @@ def contained_term(name: str) -> Topic | None:
 
     Of several, who asks what something is names it first; in a title the rarest is the subject.
     """
-    asked = _bare_question(name)
+    question = _bare_question(name)
     spellings = _spellings_in(name)
     bare = []
     for word in spellings:
-        others = asked.replace(f" {word} ", " ").split()
+        others = question.replace(f" {word} ", " ").split()
         if all(map(says_nothing_else, others)):
             bare.append(word)
     if not bare:
@@ -93,17 +93,19 @@ def mentioned_terms(name: str) -> tuple[Likely, ...]:
 
 def _spellings_in(name: str) -> list[str]:
     """The spellings of terms that a question holds, in its order; none inside a longer one."""
-    asked = _bare_question(name)
-    places = {spelling: place for spelling in TERM_BY_SPELLING if (place := asked.find(f" {spelling} ")) >= 0}
-    whole = (word for word in places if not any(f" {word} " in f" {longer} " for longer in places if longer != word))
-    return sorted(whole, key=places.__getitem__)
+    question = _bare_question(name)
+    places = {spelling: place for spelling in TERM_BY_SPELLING if (place := question.find(f" {spelling} ")) >= 0}
+    outermost = (
+        word for word in places if not any(f" {word} " in f" {longer} " for longer in places if longer != word)
+    )
+    return sorted(outermost, key=places.__getitem__)
 
 
 def _bare_question(name: str) -> str:
     """A question in bare words, a space around each; names in capitals are taken apart where no term is spelled so."""
-    asked = _bare_words(name)
-    if any(f" {spelling} " in asked for spelling in TERM_BY_SPELLING):
-        return asked
+    question = _bare_words(name)
+    if any(f" {spelling} " in question for spelling in TERM_BY_SPELLING):
+        return question
     return _bare_words(re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", name))  # WarpSpecializedPingpong
 
 

@@ -65,15 +65,15 @@ def _part(text: str) -> TmemMatrix:
     alone = _COLUMNS.fullmatch(text)
     if alone is not None:
         return TmemMatrix("columns", (TMEM_LANES, int(alone["columns"])), "", int(alone["count"] or 1))
-    found = _PART.fullmatch(text)
-    operand = None if found is None else _OPERANDS.get((found["operand"] or "D").casefold())
-    if found is None or operand is None:
+    match = _PART.fullmatch(text)
+    operand = None if match is None else _OPERANDS.get((match["operand"] or "D").casefold())
+    if match is None or operand is None:
         raise ValueError(f"{text[:80]!r} is no matrix of tensor memory", _WRITTEN)
     is_scale = operand in ("SFA", "SFB")
-    if is_scale and not found["type"]:
+    if is_scale and not match["type"]:
         raise ValueError(f"{text[:80]!r} does not say the kind of its scale factors", f"{operand}:128x256:nvfp4")
-    shape = int(found["rows"]), int(found["columns"])
-    return TmemMatrix(operand, shape, found["type"] or "", int(found["count"] or 1))
+    shape = int(match["rows"]), int(match["columns"])
+    return TmemMatrix(operand, shape, match["type"] or "", int(match["count"] or 1))
 
 
 def named_layouts(parts: Iterable[TmemMatrix], form: Mapping[str, Any]) -> dict[str, tuple[TmemLayout | int, int]]:
@@ -90,6 +90,6 @@ def named_layouts(parts: Iterable[TmemMatrix], form: Mapping[str, Any]) -> dict[
 def _number_parts(parts: Iterable[TmemMatrix]) -> dict[str, TmemMatrix]:
     named: dict[str, TmemMatrix] = {}
     for part in parts:
-        same = sum(1 for known in named.values() if known.operand == part.operand)
+        same = sum(1 for other in named.values() if other.operand == part.operand)
         named[part.operand if same == 0 else f"{part.operand} ({same + 1})"] = part
     return named

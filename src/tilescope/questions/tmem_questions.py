@@ -111,7 +111,7 @@ def _summarize_tmem(matrix: TmemLayout, element: tuple[int, int] | None, loaded:
             datapath=matrix.datapath,
         )
     place = matrix.place(*element)
-    asked = {"first": first, "row": element[0], "second": second, "column": element[1]}
+    element_values = {"first": first, "row": element[0], "second": second, "column": element[1]}
     block = f"block {place.cta} of the pair" if matrix.ctas > 1 else ""
     if loaded is not None:
         return make_line(
@@ -124,7 +124,7 @@ def _summarize_tmem(matrix: TmemLayout, element: tuple[int, int] | None, loaded:
             block=block,
             instruction=loaded.instruction,
             address=loaded.address,
-            **asked,
+            **element_values,
         )
     return make_line(
         "Element ({first} {row}, {second} {column}) is in {lanes_word} {lanes:and}, column {place_column}[[, bits {bits: to }]]"
@@ -136,7 +136,7 @@ def _summarize_tmem(matrix: TmemLayout, element: tuple[int, int] | None, loaded:
         block=block,
         address=place.lanes[0] << 16 | place.column,
         warp=place.lanes[0] // QUARTER_LANES,
-        **asked,
+        **element_values,
     )
 
 

@@ -104,9 +104,9 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         topic = find_topic(words)
         if topic is not None:
             return _with_numbers(_error_first(topic, name), name)
-    found = find_by_tables(name)
-    if found is not None:
-        return _with_numbers(found if isinstance(found, Rule) else choose_answer(name, found), name)
+    entry = find_by_tables(name)
+    if entry is not None:
+        return _with_numbers(entry if isinstance(entry, Rule) else choose_answer(name, entry), name)
     guessed = guess(name)
     if guessed is not None:
         return guessed
@@ -127,9 +127,9 @@ def _finders(name: str) -> Iterator[tuple[Finder, str]]:
     if may_name_a_row(name):
         yield from ((group.find, name) for group in row_groups())
     asking = ASKING.match(name)
-    asked_for = name[asking.end() :].strip(" ?\"'") if asking else ""
-    if asked_for and may_name_a_row(asked_for):  # what is e4m3
-        yield from ((group.find, asked_for) for group in row_groups() if group.name != FIELDS)
+    subject = name[asking.end() :].strip(" ?\"'") if asking else ""
+    if subject and may_name_a_row(subject):  # what is e4m3
+        yield from ((group.find, subject) for group in row_groups() if group.name != FIELDS)
     yield from ((find_topic, name) for find_topic in (compared_term, computed_answer, asked_term))
 
 
@@ -160,10 +160,10 @@ def _with_numbers(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | 
     >>> _with_numbers(find("TMA"), "what does TMA make of a box of 512").facts[0][0]
     'your numbers'
     """
-    said = read_numbers(name)
-    if not isinstance(topic, Topic) or not said:
+    sentences = read_numbers(name)
+    if not isinstance(topic, Topic) or not sentences:
         return topic
-    return replace(topic, facts=((YOUR_NUMBERS, " ".join(said)), *topic.facts))
+    return replace(topic, facts=((YOUR_NUMBERS, " ".join(sentences)), *topic.facts))
 
 
 def may_name_a_row(name: str) -> bool:
@@ -194,8 +194,8 @@ def _nearest(name: str) -> list[str]:
     """The topics spelled most like `name`: the best, and up to two that are about as near."""
     spelled = {fold_name(alias): topic for group in all_groups() for alias, topic in group.spellings.items()}
     spelled |= {fold_name(topic): topic for topic in names()}
-    wanted = fold_name(name)[:80]
-    near = [topic for topic in nearest_names(wanted, spelled) if SequenceMatcher(None, topic, wanted).ratio() >= _ALIKE]
+    folded = fold_name(name)[:80]
+    near = [topic for topic in nearest_names(folded, spelled) if SequenceMatcher(None, topic, folded).ratio() >= _ALIKE]
     return list(dict.fromkeys(spelled[topic] for topic in near))[:3]
 
 
@@ -208,8 +208,8 @@ def _rule_as_written(name: str) -> Rule | None:
 
 def _rule(name: str) -> Rule | None:
     """The rule of that name, whatever separates its words."""
-    known = _rule_names_by_spelling().get(fold_name(name)) if len(name.split()) <= _RULE_WORDS else None
-    return None if known is None else RULES[known]
+    rule_name = _rule_names_by_spelling().get(fold_name(name)) if len(name.split()) <= _RULE_WORDS else None
+    return None if rule_name is None else RULES[rule_name]
 
 
 @cache
@@ -230,8 +230,8 @@ def _symptom_as_listed(name: str) -> Diagnosis | None:
 
 def _cause(name: str) -> Topic | None:
     """The cause of that very name, hyphens too: what it is, how to tell, the fix, the test; its word first, if any."""
-    asked = name.strip()[:LONGEST_QUESTION]
-    cause = CAUSE.get(ASKING.sub("", asked).strip(" ?\"'").casefold())
+    question = name.strip()[:LONGEST_QUESTION]
+    cause = CAUSE.get(ASKING.sub("", question).strip(" ?\"'").casefold())
     if cause is None:
         return None
     if not cause.term:
@@ -253,7 +253,7 @@ def _cause_facts(cause: Cause) -> tuple[tuple[str, str], ...]:
         "seen in": ", ".join(cause.threads),
         "comes with": "; ".join(symptoms[:_SYMPTOMS_SHOWN]),
     }
-    return tuple((title, said) for title, said in rows.items() if said)
+    return tuple((title, text) for title, text in rows.items() if text)
 
 
 _TERM_ALIASES = {alias: term.name for term in TERMS for alias in term.aliases}
@@ -294,11 +294,11 @@ def answer(asked: Asked) -> Answer:
         return Answer(topics, first=_summarize_index(topics))
     question = " ".join(asked["topic"])
     try:
-        found = find(question)
+        entry = find(question)
     except RuleError as error:
         near = _near_words(question, *error.violations)
         return Answer(near, is_yes=False, first=_summarize_nearest(near))
-    return Answer(found, is_yes=not isinstance(found, Diagnosis) or found.is_known, first=summarize_topic(found))
+    return Answer(entry, is_yes=not isinstance(entry, Diagnosis) or entry.is_known, first=summarize_topic(entry))
 
 
 def summarize_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:

@@ -309,10 +309,10 @@ class Access(Value):
             raise RuleError([unknown_name("operand", "pattern", words[1], ("A", "A.trans", "B", "B.trans", "D"))])
         operand: Any = letter.upper()  # the fragment refuses what is none
         data_type = words[2] if len(words) == 3 else None
-        held = find_fragment(words[0], operand, data_type)
-        if held.element_bits != element_bits:
-            raise _other_width(held, element_bits)
-        return cls.fragment(held, tile, transpose=bool(trans))
+        fragment = find_fragment(words[0], operand, data_type)
+        if fragment.element_bits != element_bits:
+            raise _other_width(fragment, element_bits)
+        return cls.fragment(fragment, tile, transpose=bool(trans))
 
     @classmethod
     def _vectors(
@@ -325,8 +325,8 @@ class Access(Value):
         row = SmemOp.named(op)
         if row.is_matrix:
             raise PATTERN_OP.error(op=row.name)
-        said = order if isinstance(order, str) else f"lanes {order[0]}x{order[1]}"
-        return cls(row, *pattern.vectors(row, tile, element_bits, order), f"{row.name} {said}")
+        label = order if isinstance(order, str) else f"lanes {order[0]}x{order[1]}"
+        return cls(row, *pattern.vectors(row, tile, element_bits, order), f"{row.name} {label}")
 
     @classmethod
     def _matrices(cls, op: str, tile: tuple[int, int], element_bits: int) -> Access:

@@ -178,8 +178,8 @@ def count_least(row: SmemOp, address: Addresses, mask: Mask | None, piece_bytes:
     piece = (cell // within)[used]
     pieces = int(piece.max(initial=0)) + 1
     columns_of_pieces = np.unique(column * pieces + piece) // pieces  # every piece of a column once
-    wanted = np.bincount(columns_of_pieces, minlength=len(address) * row.groups * within)
-    most_wanted = wanted.reshape(len(address), row.groups, within).max(axis=2)
+    pieces_per_column = np.bincount(columns_of_pieces, minlength=len(address) * row.groups * within)
+    most_wanted = pieces_per_column.reshape(len(address), row.groups, within).max(axis=2)
     needed = -(-most_wanted // (SMEM_LINE_BYTES // piece_bytes))  # rounded up
     return np.where(pairs_merge(row, address, mask), least, np.maximum(least, needed.sum(axis=1)))
 
@@ -266,8 +266,10 @@ def _mask_array(active: object, shape: tuple[int, ...]) -> Mask | None:
     lanes = _lane_flags(active)
     mask = None if lanes is None else _spread(lanes, shape)
     if mask is None:
-        wanted = f"32 booleans (or an array of them that fits {shape}), or an integer with bit i for lane i, below 2^32"
-        raise RuleError([argument_type("active", active, wanted, "Use None for a full warp.")])
+        expected = (
+            f"32 booleans (or an array of them that fits {shape}), or an integer with bit i for lane i, below 2^32"
+        )
+        raise RuleError([argument_type("active", active, expected, "Use None for a full warp.")])
     return None if mask.all() else mask
 
 
@@ -298,13 +300,13 @@ def _lane_problems(row: SmemOp, address: Addresses, mask: Mask | None) -> Iterat
         (NEGATIVE_ADDRESS, address < 0),
         (LANE_ALIGNMENT.wording, address % row.access_bytes != 0),
     )
-    for told, is_wrong in wrong_by_rule:
+    for wording, is_wrong in wrong_by_rule:
         where = np.argwhere(is_wrong & used)
         if len(where) == 0:
             continue
         *access, lane = where[0].tolist()
-        found = _SEVERAL_LANES if len(where) > 1 else told.found
-        yield told.worded(found=found).violation(
+        template = _SEVERAL_LANES if len(where) > 1 else wording.found
+        yield wording.worded(found=template).violation(
             lane=lane,
             access=tuple(access),
             address=int(address[tuple(where[0])]),

@@ -117,7 +117,7 @@ def _values(node: ast.expr, text: str) -> list[int]:
             _require_divisible(text, left, right)
         elif combine in (operator.lshift, operator.rshift):
             _require_short_shifts(text, right)
-        return _bounded(text, part, [combine(one, other) for one, other in zip(left, right, strict=True)])
+        return _bounded(text, part, [combine(first, second) for first, second in zip(left, right, strict=True)])
     raise _unreadable(text, repr(shortened(part, 20)))
 
 

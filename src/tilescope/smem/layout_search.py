@@ -124,15 +124,15 @@ class LayoutSearch(Value):
         among = f"of {sum(self.tried.values())} layouts tried"
         if self.conflict_free:
             return f"{len(self.found)} {among} serve every pattern without a conflict."
-        said = (
+        sentence = (
             f"None {among} serves every pattern without a conflict: the least excess is {self.best.excess} wavefronts."
         )
-        return " ".join([said, *self.reasons])
+        return " ".join([sentence, *self.reasons])
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why no layout at all can serve some patterns, and what else helps."""
-        said = []
+        reasons = []
         width = self.widest.access_bytes
         bounded = [
             f"{name} takes at least {least} wavefronts, {ideal} without conflicts"
@@ -142,7 +142,7 @@ class LayoutSearch(Value):
         if bounded:
             verb = "loads" if self.widest.is_load else "stores"
             places = f"{width}-byte {verb} leave a column {SMEM_LINE_BYTES // width} banks"
-            said.append(f"No layout can: {places}, so {', and '.join(bounded)}.")
+            reasons.append(f"No layout can: {places}, so {', and '.join(bounded)}.")
         if self.other_lanes is not None:
             changed = [
                 f"{new} in place of {old}"
@@ -150,10 +150,10 @@ class LayoutSearch(Value):
                 if old != new
             ]
             label = self.other_lanes.best.label
-            said.append(
+            reasons.append(
                 f"With the lanes dealt otherwise, {', '.join(changed)} (rows x pieces), {label} leaves no conflict."
             )
-        return tuple(said)
+        return tuple(reasons)
 
 
 def find_layouts(
@@ -177,10 +177,10 @@ def find_layouts(
     """
     patterns = access_list(accesses)
     plain = _plain_tile(tile, element_bits)
-    found = _searched(patterns, plain, max_padding_bytes)
-    if found.conflict_free:
-        return found
-    return replace(found, other_lanes=next(_dealt_otherwise(patterns, plain, found), None))
+    search = _searched(patterns, plain, max_padding_bytes)
+    if search.conflict_free:
+        return search
+    return replace(search, other_lanes=next(_dealt_otherwise(patterns, plain, search), None))
 
 
 def _dealt_otherwise(patterns: list[Access], plain: Layout, found: LayoutSearch) -> Iterator[LayoutSearch]:
@@ -214,19 +214,19 @@ def _searched(patterns: list[Access], plain: Layout, max_padding_bytes: int) -> 
         counts = [_family_counts(family, walk, layouts, row_bytes).tolist() for walk in walks]
         for layout, *wavefronts in zip(layouts, *counts, strict=True):
             everything.append(FoundLayout(family, layout, tuple(wavefronts), sum(wavefronts) - sum(ideal)))
-    least = min(found.excess for found in everything)
-    by_hardware = [found for found in everything if found.family == "hardware"]
+    least = min(candidate.excess for candidate in everything)
+    by_hardware = [candidate for candidate in everything if candidate.family == "hardware"]
     return LayoutSearch(
         tile=plain.as_rows().shape,
         element_bits=plain.element_bits,
         max_padding_bytes=max_padding_bytes,
         patterns=tuple(access.name for access in patterns),
         ideal=ideal,
-        found=tuple(found for found in everything if found.excess == least),
+        found=tuple(candidate for candidate in everything if candidate.excess == least),
         tried={family: len(layouts) for family, layouts in candidates.items()},
         bound=tuple(int(count_least(*walk, widest.access_bytes).sum()) for walk in walks),
         widest=widest,
-        hardware=min(by_hardware, key=lambda found: found.excess, default=None),
+        hardware=min(by_hardware, key=lambda candidate: candidate.excess, default=None),
     )
 
 
@@ -234,8 +234,8 @@ def _plain_tile(tile: tuple[int, int] | Layout, element_bits: int | None) -> Lay
     """The tile row after row, from address 0."""
     if not isinstance(tile, Layout):
         if element_bits is None:
-            wanted = "the bits of an element of the tile"
-            raise RuleError([argument_type("element_bits", None, wanted, "Use 16 for bf16 or f16, 32 for f32.")])
+            expected = "the bits of an element of the tile"
+            raise RuleError([argument_type("element_bits", None, expected, "Use 16 for bf16 or f16, 32 for f32.")])
         return Layout(tile, element_bits)
     if element_bits not in (None, tile.element_bits):
         limit = f"the layout has elements of {tile.element_bits} bits"
@@ -254,12 +254,12 @@ def _candidates(plain: Layout, row_bytes: int, widest_bytes: int, max_padding_by
     modes.sort(key=lambda mode: (mode.feature != "tma", -(mode.span_bytes or 0)))  # every TMA has it; widest first
     atoms = {mode: oriented(major, rows, (mode.span_bytes or 0) * 8 // bits) for mode in modes}
     make = partial(Layout, oriented(major, rows, columns), bits, major=major)
-    known = {_triple(mode) for mode, atom in atoms.items() if atom == plain.shape}
+    hardware_triples = {_triple(mode) for mode, atom in atoms.items() if atom == plain.shape}
     swizzles = _xor_swizzles(plain.size_bytes, max(widest_bytes, BANK_BYTES))
     return {
         "plain": [plain],
         "hardware": [make(atom=atom, swizzle=mode) for mode, atom in atoms.items()],
-        "xor": [make(swizzle=swizzle) for swizzle in swizzles if _triple(swizzle) not in known],
+        "xor": [make(swizzle=swizzle) for swizzle in swizzles if _triple(swizzle) not in hardware_triples],
         "padding": [
             make(padding_bytes=padding)
             for padding in range(1, max_padding_bytes + 1)

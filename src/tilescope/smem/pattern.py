@@ -269,7 +269,7 @@ def fragments(fragment: Fragment, tile: tuple[int, int], transpose: bool, bits: 
     high, wide = int(down.max()) + 1, int(across.max()) + 1
     columns = row_bytes * 8 // bits
     if rows % high or columns % wide:
-        whole = (rounded_up(rows, high), rounded_up(columns, wide))
+        rounded = (rounded_up(rows, high), rounded_up(columns, wide))
         outer, inner = _EXTENTS.get(fragment.operand, ("m", "n"))
         raise FRAGMENT_TILE.error(
             tile=(rows, columns),
@@ -277,8 +277,8 @@ def fragments(fragment: Fragment, tile: tuple[int, int], transpose: bool, bits: 
             letter=fragment.operand,
             instruction=fragment.instruction,
             operand=(high, wide),
-            whole=whole,
-            change={"tile": whole},
+            whole=rounded,
+            change={"tile": rounded},
         )
     corner = np.arange(0, rows, high)[:, None] * columns + np.arange(0, columns, wide)
     element = corner.reshape(-1, 1, 1) + (down * columns + across)  # block, thread, value
@@ -325,8 +325,8 @@ def thread_values(tv: Modes, layout: Layout, op: SmemOp | None) -> tuple[SmemOp,
 def _widest(element: npt.NDArray[np.int64], bits: int, columns: int, direction: str) -> SmemOp:
     """The widest access whose elements are neighbours in every thread, and that is aligned in every row."""
     for width in (128, 64, 32, 16, 8):
-        count, rest = divmod(width, bits)
-        if rest or count < 1 or element.shape[2] % count or columns % count:
+        count, remainder = divmod(width, bits)
+        if remainder or count < 1 or element.shape[2] % count or columns % count:
             continue
         together = element.reshape(*element.shape[:2], -1, count)
         first = together[..., :1]
@@ -348,8 +348,8 @@ def tile_bytes(tile: tuple[int, int], element_bits: int) -> tuple[int, int]:
     rows = plain.shape[0]
     row_bytes = plain.size_bytes // rows
     if plain.size_bytes > MAX_TILE_BYTES:
-        told = TILE_SIZE.wording if row_bytes <= MAX_TILE_BYTES else ROW_SIZE
-        raise told.error(
+        wording = TILE_SIZE.wording if row_bytes <= MAX_TILE_BYTES else ROW_SIZE
+        raise wording.error(
             rows=rows,
             row_bytes=row_bytes,
             tile_bytes=plain.size_bytes,

@@ -194,25 +194,26 @@ def _notes(row: SmemOp, *, merged: bool, masked: bool) -> tuple[str, ...]:
 def _group(row: SmemOp, lanes: list[int], places: list[int]) -> BankGroup:
     """What the lanes of one group cost: different pieces in one bank wait for each other."""
     cell_bytes = row.cell_bytes
-    wanted: dict[int, dict[tuple[int, int], list[int]]] = {}  # first bank → piece, and who takes it alone → its lanes
+    # first bank → piece, and who takes it alone → its lanes
+    pieces_by_bank: dict[int, dict[tuple[int, int], list[int]]] = {}
     for lane in lanes:
         piece = places[lane] // cell_bytes * cell_bytes
         turn = (piece, 0 if row.words_merge else lane)
-        wanted.setdefault(piece % SMEM_LINE_BYTES // BANK_BYTES, {}).setdefault(turn, []).append(lane)
-    degree = max(map(len, wanted.values()), default=0)
+        pieces_by_bank.setdefault(piece % SMEM_LINE_BYTES // BANK_BYTES, {}).setdefault(turn, []).append(lane)
+    degree = max(map(len, pieces_by_bank.values()), default=0)
     collisions = [
         BankCollision(
             banks=tuple(range(bank, bank + cell_bytes // BANK_BYTES)),
             addresses=tuple(piece for piece, _ in pieces),
             lanes=tuple(map(tuple, pieces.values())),
         )
-        for bank, pieces in sorted(wanted.items())
+        for bank, pieces in sorted(pieces_by_bank.items())
         if len(pieces) > 1
     ]
     return BankGroup(
         lanes=tuple(lanes),
         wavefronts=degree,
-        busiest_bank=min((bank for bank, pieces in wanted.items() if len(pieces) == degree), default=None),
+        busiest_bank=min((bank for bank, pieces in pieces_by_bank.items() if len(pieces) == degree), default=None),
         collisions=tuple(sorted(collisions, key=lambda collision: -collision.degree)),
     )
 

@@ -30,8 +30,8 @@ LINE_SHIFT = SMEM_LINE_BYTES.bit_length() - 1
 
 
 def _machine_code(loop: Loop) -> Loop:
-    made: Any = compiled(loop)
-    return made  # type: ignore[no-any-return]
+    code: Any = compiled(loop)
+    return code  # type: ignore[no-any-return]
 
 
 @_machine_code
@@ -50,10 +50,10 @@ def _different(lines: Addresses, wanted: int) -> int:
     different = 0
     for place in range(wanted):
         line = lines[place]
-        known = 0
-        while known < different and lines[known] != line:
-            known += 1
-        if known == different:
+        index = 0
+        while index < different and lines[index] != line:
+            index += 1
+        if index == different:
             lines[different] = line
             different += 1
     return different
@@ -79,7 +79,7 @@ def count(address: Addresses, mask: Mask, cell_shift: int, pairs_merge: bool, co
     """Write the wavefronts of each row of `address` into `counts`; a mask without rows means that every lane is active."""
     columns = SMEM_LINE_BYTES >> cell_shift
     lines = np.empty((columns, WARP_LANES), np.int64)  # that lanes want of each column
-    wanted = np.empty(columns, np.int64)  # how many lanes do
+    lanes_per_column = np.empty(columns, np.int64)  # how many lanes do
     lanes = address.shape[1]
     nobody = mask[:0].ravel()
     for access in range(len(address)):
@@ -91,5 +91,5 @@ def count(address: Addresses, mask: Mask, cell_shift: int, pairs_merge: bool, co
         total = 0
         for first in range(0, lanes, per_group):
             last = first + per_group
-            total += _group_degree(places[first:last], active[first:last], cell_shift, lines, wanted)
+            total += _group_degree(places[first:last], active[first:last], cell_shift, lines, lanes_per_column)
         counts[access] = total

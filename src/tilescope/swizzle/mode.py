@@ -384,8 +384,8 @@ def _unknown(name: object) -> RuleError:
 def _not_an_address(address: object) -> RuleError:
     if plain_int(address) is not None:
         return RuleError([argument_range("address", address, "at least 0", "Use 0 or more.")])
-    wanted = "an integer, or an array of integers, of at least 0"
-    return RuleError([argument_type("address", address, wanted, "Use 0x400, for example.")])
+    expected = "an integer, or an array of integers, of at least 0"
+    return RuleError([argument_type("address", address, expected, "Use 0x400, for example.")])
 
 
 # Patterns: PTX ISA, "Swizzling Modes"; codes: cuda.h, "tensormap.replace", "Matrix Descriptor Format"

@@ -146,16 +146,16 @@ def out_problems(out: object, length_bytes: int) -> list[Violation]:
     if not isinstance(out, np.ndarray):
         return [OUT_ARRAY.violation(given=f"a {type(out).__name__}", out_bytes=None, bytes=length_bytes)]
     if out.dtype.hasobject:
-        given = "an array of objects"
+        description = "an array of objects"
     elif not out.flags.c_contiguous:
-        given = "an array that is not C-contiguous"
+        description = "an array that is not C-contiguous"
     elif not out.flags.writeable:
-        given = "a read-only array"
+        description = "a read-only array"
     elif out.nbytes != length_bytes:
-        given = f"an array of {out.nbytes} bytes"
+        description = f"an array of {out.nbytes} bytes"
     else:
         return []
-    return [OUT_ARRAY.violation(given=given, out_bytes=out.nbytes, bytes=length_bytes)]
+    return [OUT_ARRAY.violation(given=description, out_bytes=out.nbytes, bytes=length_bytes)]
 
 
 def _closure_problems(mode: AddressMap, address: int, length_bytes: int) -> list[Violation]:

@@ -79,17 +79,17 @@ def facts(swizzle: Swizzle, address: int = 0) -> dict[str, str]:
     >>> facts(Swizzle.named("64B"))["alignment"]
     'shared address a multiple of 128; of 512 for base offset 0'
     """
-    known = _pattern_facts(swizzle) | {"base offset": _base_offset(swizzle, address)}
+    facts_by_name = _pattern_facts(swizzle) | {"base offset": _base_offset(swizzle, address)}
     if swizzle.feature is not None:
-        known |= _mode_facts(swizzle)
+        facts_by_name |= _mode_facts(swizzle)
     else:
-        known |= {
+        facts_by_name |= {
             "moves whole": counted(swizzle.atom_bytes, "byte"),
             "names": _cute_name(swizzle),
             "used by" if swizzle.hardware_mode is None else "equals": used_by(swizzle),
             "sources": "CuTe, swizzle.hpp",
         }
-    return {name: said for name, said in known.items() if said}
+    return {name: fact for name, fact in facts_by_name.items() if fact}
 
 
 def used_by(swizzle: Swizzle) -> str:
@@ -143,16 +143,16 @@ def _base_offset(swizzle: Swizzle, address: int) -> str:
     if address == 0:
         return ""
     offset = swizzle.base_offset(address)
-    said = f"{offset} = ({address:#x} / 128) mod {swizzle.period_lines}"
+    text = f"{offset} = ({address:#x} / 128) mod {swizzle.period_lines}"
     if offset:
         before = address // swizzle.repeat_bytes * swizzle.repeat_bytes
         after = before + swizzle.repeat_bytes
-        said += f": the pattern starts on line {offset}; {before:#x} and {after:#x} have 0"
+        text += f": the pattern starts on line {offset}; {before:#x} and {after:#x} have 0"
     if address % SMEM_LINE_BYTES == 0:
-        return said
+        return text
     if swizzle.feature is None:
-        return f"{said}. The marked cell holds the address"
-    return f"{said}. TMA refuses {address:#x}: it is not a multiple of 128; the marked cell holds it"
+        return f"{text}. The marked cell holds the address"
+    return f"{text}. TMA refuses {address:#x}: it is not a multiple of 128; the marked cell holds it"
 
 
 def _mode_facts(swizzle: Swizzle) -> dict[str, str]:
@@ -170,20 +170,20 @@ def _mode_facts(swizzle: Swizzle) -> dict[str, str]:
 
 
 def _alignment(swizzle: Swizzle) -> str:
-    said = "shared address a multiple of 128"
+    text = "shared address a multiple of 128"
     if swizzle.bits:
-        said += f"; of {swizzle.repeat_bytes} for base offset 0"
+        text += f"; of {swizzle.repeat_bytes} for base offset 0"
     if "_ATOM_" in swizzle.name:
-        said += " (the manual says 1024 for every 128B mode)"
-    return said
+        text += " (the manual says 1024 for every 128B mode)"
+    return text
 
 
 def _inner_width(swizzle: Swizzle) -> str:
     span = swizzle.span_bytes
     if span is None:
         return "any multiple of 16 bytes, at most 256 elements"
-    said = f"a multiple of 16, at most {span} bytes ({span} x 8, {span // 2} x 16 or {span // 4} x 32 bit)"
-    return said if swizzle.name == "96B" else f"{said}; narrower rows leave gaps"
+    text = f"a multiple of 16, at most {span} bytes ({span} x 8, {span // 2} x 16 or {span // 4} x 32 bit)"
+    return text if swizzle.name == "96B" else f"{text}; narrower rows leave gaps"
 
 
 def _cute_name(swizzle: Swizzle) -> str:

@@ -96,9 +96,9 @@ class Asked(NamedTuple):
 
 def choose(asked: Asked) -> Choice:
     """The possible answers to a sentence, the likeliest first."""
-    found = candidates(asked)
+    rows = candidates(asked)
     weights = [_model()["weights"][signal] for signal in SIGNALS]
-    scores = {row.name: sum(map(_product, weights, row.signals)) for row in found}
+    scores = {row.name: sum(map(_product, weights, row.signals)) for row in rows}
     answers = rank_answers(scores, asked.diagnosis)
     return Choice(answers, strength_of_odds(first_odds(answers)) if answers else 0.0)
 
@@ -158,7 +158,7 @@ def candidates(asked: Asked) -> list[Candidate]:
             *spelled,
         )
     )
-    found = []
+    rows = []
     for name in names:
         if name not in SYMPTOM and name not in CAUSE and name not in _term_names():
             continue
@@ -186,8 +186,8 @@ def candidates(asked: Asked) -> list[Candidate]:
             "generic": is_generic(name),
             "frequent": log(1 + frequent.get(name, 0)) / _FREQUENT,
         }
-        found.append(Candidate(name, tuple(float(signals[signal]) for signal in SIGNALS)))
-    return found
+        rows.append(Candidate(name, tuple(float(signals[signal]) for signal in SIGNALS)))
+    return rows
 
 
 def is_generic(name: str) -> bool:
@@ -224,14 +224,14 @@ def rank_answers(scores: Mapping[str, float], diagnosis: Diagnosis) -> tuple[Pos
 def _with_causes(members: Iterable[str], scores: Mapping[str, float], diagnosis: Diagnosis) -> list[str]:
     """What is shown with an answer: of a symptom its likeliest cause, of a cause the symptom that was seen."""
     seen = diagnosis.symptoms[0].name if diagnosis.symptoms else ""
-    found: list[str] = []
+    shown: list[str] = []
     for name in members:
         if name in SYMPTOM:
             causes = [cause.name for cause in diagnosis.causes] if name == seen else list(SYMPTOM[name].causes)
-            found += sorted(causes, key=lambda cause: -scores.get(cause, _UNSCORED))[:1]
+            shown += sorted(causes, key=lambda cause: -scores.get(cause, _UNSCORED))[:1]
         elif name in CAUSE and seen and any(cause.name == name for cause in diagnosis.causes):
-            found.append(seen)
-    return found
+            shown.append(seen)
+    return shown
 
 
 @cache
@@ -252,10 +252,10 @@ def family(name: str) -> str:
 
 def _by_family(scores: Mapping[str, float]) -> dict[str, float]:
     """What speaks for each answer: the most that speaks for one of its topics."""
-    found: dict[str, float] = {}
+    best: dict[str, float] = {}
     for name, score in scores.items():
-        found[family(name)] = max(score, found.get(family(name), 0.0))
-    return found
+        best[family(name)] = max(score, best.get(family(name), 0.0))
+    return best
 
 
 def _shares(scores: Mapping[str, float]) -> dict[str, float]:
@@ -267,7 +267,7 @@ def _shares(scores: Mapping[str, float]) -> dict[str, float]:
 
 def _phrase_scores(words: Collection[str]) -> dict[str, float]:
     """What the best phrase of each topic weighs, less the more of it is missing."""
-    found = {}
+    scores = {}
     weights = {word: weight((word,)) for word in words}
     for name, phrases in _phrases().items():
         best = 0.0
@@ -279,8 +279,8 @@ def _phrase_scores(words: Collection[str]) -> dict[str, float]:
                 missing = sum(_weight(word) for word in phrase if word not in weights)
                 best = max(best, there * (there / (there + missing)) ** _MISSING)
         if best:
-            found[name] = best
-    return found
+            scores[name] = best
+    return scores
 
 
 def _covered(name: str, words: frozenset[str]) -> float:

@@ -29,12 +29,12 @@ def cached_json(name: str, sources: Iterable[bytes], make: Callable[[], Json]) -
         f"{crc32(text):08x}{adler32(text):08x}"  # against a stale file; hashlib takes longer to import than to read it
     )
     with suppress(OSError, ValueError, ImportError):  # there is none yet, or somebody else wrote something into it
-        found: Json = json.loads((find_cache_folder() / f"{name}-{digest}.json").read_bytes())
-        return found
-    made = make()
+        cached: Json = json.loads((find_cache_folder() / f"{name}-{digest}.json").read_bytes())
+        return cached
+    value = make()
     with suppress(OSError, ImportError):
-        _keep(name, digest, made)
-    return made
+        _keep(name, digest, value)
+    return value
 
 
 def _keep(name: str, digest: str, made: Json) -> None:

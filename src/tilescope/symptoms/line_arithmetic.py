@@ -112,10 +112,10 @@ def _shared_memory(text: str) -> Iterator[str]:
     if re.search(r"tensor memory|\btmem\b|register|threads?\b", text, re.IGNORECASE):
         return
     static = _TOO_MUCH.search(text)
-    found = static or _REQUIRED.search(text) or _EXCEEDS.search(text)
-    if found is None:
+    match = static or _REQUIRED.search(text) or _EXCEEDS.search(text)
+    if match is None:
         return
-    *parts, limit = (_number(written) for written in found.groups() if written)
+    *parts, limit = (_number(written) for written in match.groups() if written)
     required = sum(parts)
     if not 0 < limit < required:
         return
@@ -129,10 +129,10 @@ def _shared_memory(text: str) -> Iterator[str]:
 
 def _dynamic(text: str) -> Iterator[str]:
     """Whose blocks have as much shared memory as a launch asked for: "Failed to set the … size to 196608"."""
-    found = _DYNAMIC.search(text)
-    if found is None:
+    match = _DYNAMIC.search(text)
+    if match is None:
         return
-    required = _number(found[1])
+    required = _number(match[1])
     fitting = [name for name, row in ARCH.items() if row.smem_per_block_bytes >= required]
     short = [name for name in ARCH if name not in fitting]
     if not fitting:
@@ -146,12 +146,12 @@ def _dynamic(text: str) -> Iterator[str]:
 def _static(required: int, limit: int) -> str:
     """Where static shared memory would fit as dynamic memory."""
     names = [name for name, row in ARCH.items() if row.smem_per_block_bytes >= required]
-    told = (
+    sentence = (
         f"{required} bytes of static shared memory are {required - limit} more than {limit}, the most that ptxas gives."
     )
     if not names:
-        return f"{told} No block of any architecture has as much."
-    return f"{told} As dynamic shared memory (extern __shared__, and the attribute that raises the limit) they fit {listed(names)}."
+        return f"{sentence} No block of any architecture has as much."
+    return f"{sentence} As dynamic shared memory (extern __shared__, and the attribute that raises the limit) they fit {listed(names)}."
 
 
 def _whose(limit_bytes: int) -> str:
@@ -191,10 +191,10 @@ def _part_that_fits(required: int, limit: int) -> str:
 
 def _tensor_memory(text: str) -> Iterator[str]:
     """Columns of tensor memory beyond those that exist."""
-    found = _REQUIRED.search(text)
-    if found is None or not re.search(r"tensor memory|\btmem\b", text, re.IGNORECASE):
+    match = _REQUIRED.search(text)
+    if match is None or not re.search(r"tensor memory|\btmem\b", text, re.IGNORECASE):
         return
-    required, limit = _number(found[1]), _number(found[2])
+    required, limit = _number(match[1]), _number(match[2])
     if 0 < limit < required:
         yield (
             f"{required} columns of tensor memory are {required - limit} more than the {limit} of a block: an f32 accumulator of "
@@ -240,25 +240,23 @@ def _strides(text: str) -> Iterator[str]:
     """Strides in bytes that are no multiple of 16."""
     for of_map, in_bytes, written, unit in _STRIDE.findall(text)[:2]:
         stride = int(written)
-        whole, rest = divmod(stride, _ALIGNMENT_BYTES)
-        if not rest:
+        quotient, remainder = divmod(stride, _ALIGNMENT_BYTES)
+        if not remainder:
             continue
-        above = (whole + 1) * _ALIGNMENT_BYTES
-        told = (
-            f"A stride of {stride} bytes is {whole} x 16 + {rest}, not a multiple of 16: pad the rows to {above} bytes."
-        )
+        above = (quotient + 1) * _ALIGNMENT_BYTES
+        sentence = f"A stride of {stride} bytes is {quotient} x 16 + {remainder}, not a multiple of 16: pad the rows to {above} bytes."
         if of_map or in_bytes or unit:
-            yield told
+            yield sentence
         else:
-            yield f"{told} {_as_elements(stride, _element_bytes(text) or 2)}"
+            yield f"{sentence} {_as_elements(stride, _element_bytes(text) or 2)}"
 
 
 def _as_elements(stride: int, element_bytes: int) -> str:
     """The same number as a stride in elements."""
     stride_bytes = stride * element_bytes
-    whole, rest = divmod(stride_bytes, _ALIGNMENT_BYTES)
-    said = f"{whole} x 16 + {rest}, none either" if rest else "a multiple"
-    return f"In elements of {counted(element_bytes, 'byte')} it is {stride_bytes} bytes, {said}."
+    quotient, remainder = divmod(stride_bytes, _ALIGNMENT_BYTES)
+    description = f"{quotient} x 16 + {remainder}, none either" if remainder else "a multiple"
+    return f"In elements of {counted(element_bytes, 'byte')} it is {stride_bytes} bytes, {description}."
 
 
 def _element_bytes(text: str) -> int | None:
@@ -267,14 +265,14 @@ def _element_bytes(text: str) -> int | None:
     >>> _element_bytes("a row of fp32"), _element_bytes("bfloat16 tiles"), _element_bytes("a row")
     (4, 2, None)
     """
-    found = _ELEMENT_TYPE.search(text)
-    if found is None:
+    match = _ELEMENT_TYPE.search(text)
+    if match is None:
         return None
-    if found["bits"]:
-        return int(found["bits"]) // 8
-    if found["half"]:
+    if match["bits"]:
+        return int(match["bits"]) // 8
+    if match["half"]:
         return 2
-    return 8 if found["double"] else 1
+    return 8 if match["double"] else 1
 
 
 def _architecture(text: str) -> Arch | None:

@@ -45,15 +45,15 @@ class LineWords(NamedTuple):
         `left_out`: lines that do not speak, so that a labelled line, and others of its thread, do not vouch for it.
         """
         of_topic = self._count(line for line in range(len(self.topics)) if line not in left_out)
-        found: dict[int, float] = {}
+        totals: dict[int, float] = {}
         for word in words:
             lines = [line for line in self.with_word.get(word, ()) if line not in left_out]
             rarity = self._rarity(len(lines))
             for topic, both in self._count(lines).items():
                 share = both / of_topic[topic]
                 excess = log(1 + share * len(self.topics) / (len(lines) + _SMOOTHED_LINES))
-                found[topic] = found.get(topic, 0.0) + rarity * both / (both + _SATURATION) * excess
-        return {self.names[topic]: score for topic, score in found.items()}
+                totals[topic] = totals.get(topic, 0.0) + rarity * both / (both + _SATURATION) * excess
+        return {self.names[topic]: score for topic, score in totals.items()}
 
     def neighbours(self, words: Collection[str], left_out: Collection[int] = ()) -> dict[str, float]:
         """How like the sentence the lines about each topic are, of those most like it, added up."""
@@ -64,11 +64,11 @@ class LineWords(NamedTuple):
                 shared[line] = shared.get(line, 0.0) + squared
         length = sqrt(sum(self.rarity(word) ** 2 for word in words))
         likeness = {line: both / (length * self.lengths[line]) for line, both in shared.items() if line not in left_out}
-        found: dict[str, float] = {}
+        totals: dict[str, float] = {}
         for line in nlargest(_MOST_LIKE, likeness, key=lambda line: likeness[line]):
             for topic in self.topics[line]:
-                found[self.names[topic]] = found.get(self.names[topic], 0.0) + likeness[line]
-        return found
+                totals[self.names[topic]] = totals.get(self.names[topic], 0.0) + likeness[line]
+        return totals
 
     def of_topic(self, left_out: Collection[int] = ()) -> dict[str, int]:
         """How many lines speak of each topic."""
@@ -96,9 +96,9 @@ def index_lines(lines: Collection[tuple[Collection[str], Collection[str]]]) -> L
     for line, (words, _) in enumerate(lines):
         for word in words:
             with_word.setdefault(word, []).append(line)
-    found = LineWords(names, [sorted(map(number.__getitem__, topics)) for _, topics in lines], (), with_word)
-    lengths = [round(sqrt(sum(found.rarity(word) ** 2 for word in words)), 2) for words, _ in lines]
-    return found._replace(lengths=lengths)
+    indexed = LineWords(names, [sorted(map(number.__getitem__, topics)) for _, topics in lines], (), with_word)
+    lengths = [round(sqrt(sum(indexed.rarity(word) ** 2 for word in words)), 2) for words, _ in lines]
+    return indexed._replace(lengths=lengths)
 
 
 def to_json(lines: LineWords) -> str:

@@ -116,8 +116,8 @@ def weight(words: Iterable[str]) -> float:
     >>> weight({"mbarrier"}) > weight({"tile"})
     True
     """
-    known, unknown = _rarity(), _unknown()
-    return sum(known.get(word, unknown) for word in words)
+    rarities, unknown = _rarity(), _unknown()
+    return sum(rarities.get(word, unknown) for word in words)
 
 
 def score_phrase(kind: Kind, name: str, phrase: frozenset[str], question: str, words: frozenset[str]) -> float:
@@ -158,7 +158,7 @@ def _is_beside(word: str, phrase: frozenset[str], words: tuple[str, ...]) -> boo
     """Whether a word of a phrase stands, at one place at least, as near to another one as words of a phrase may."""
     others = phrase - {word}
     reach = _WORDS_BETWEEN + 1
-    places = (place for place, found in enumerate(words) if found == word)
+    places = (place for place, other in enumerate(words) if other == word)
     return not others or any(
         not others.isdisjoint(words[max(0, place - reach) : place + reach + 1]) for place in places
     )
@@ -198,8 +198,8 @@ def terms_in(question: str, words: frozenset[str]) -> tuple[Likely, ...]:
         place = _front_share(frozenset(spelling.words), question)
         score = _kind_share("term", question) * place * spelling.weight
         best[spelling.term] = max(best.get(spelling.term, 0.0), score)
-    found = [Likely(score + _also(_topic_named("term", name), words), name, "term") for name, score in best.items()]
-    return tuple(sorted(found, reverse=True))
+    terms = [Likely(score + _also(_topic_named("term", name), words), name, "term") for name, score in best.items()]
+    return tuple(sorted(terms, reverse=True))
 
 
 def likely(words: frozenset[str], question: str) -> tuple[Likely, ...]:
@@ -210,21 +210,21 @@ def likely(words: frozenset[str], question: str) -> tuple[Likely, ...]:
     if words & ELSEWHERE:
         return ()
     least = _LEAST_SHARE * weight(words)
-    found = []
+    likely_topics = []
     for topic in _topics():
         shared = (words & (topic.phrase_words | topic.prose)) - VAGUE - BACKGROUND
         if len(shared) < _LEAST_WORDS or all(map(str.isdecimal, shared)) or weight(shared) < least:
             continue
         score = max((_share_of(phrase, words) for phrase in topic.phrases), default=0.0)
         score += _NEAR_IN_PROSE * weight(words & topic.prose) / sqrt(1 + len(topic.prose))
-        found.append(Likely(_kind_share(topic.kind, question) * score, topic.name, topic.kind))
-    return tuple(sorted(found, reverse=True))
+        likely_topics.append(Likely(_kind_share(topic.kind, question) * score, topic.name, topic.kind))
+    return tuple(sorted(likely_topics, reverse=True))
 
 
 def likeliest(words: frozenset[str], question: str) -> Likely | None:
     """The topic that a question is most about although it names none; None where too little speaks for any."""
-    found = likely(words, question)
-    return found[0] if found and found[0].score >= _LIKELY else None
+    topics = likely(words, question)
+    return topics[0] if topics and topics[0].score >= _LIKELY else None
 
 
 def nearest(words: frozenset[str], question: str, count: int) -> tuple[str, ...]:
@@ -233,7 +233,7 @@ def nearest(words: frozenset[str], question: str, count: int) -> tuple[str, ...]
     >>> nearest(frozenset({"scatter4", "gather4"}), "scatter4 gather4", 1)
     ('gather4',)
     """
-    return tuple(found.name for found in likely(words, question)[:count])
+    return tuple(topic.name for topic in likely(words, question)[:count])
 
 
 def _share_of(phrase: frozenset[str], words: frozenset[str]) -> float:
@@ -276,15 +276,15 @@ def _spellings_in(question: str) -> tuple[_Spelling, ...]:
     """
     words = sequence_of(question)
     as_written = spelled_words(question)
-    found: dict[range, list[_Spelling]] = {}
+    spellings: dict[range, list[_Spelling]] = {}
     for place, word in enumerate(words):
         for spelling in _spellings_from(word):
             span = range(place, place + len(spelling.words))
             if as_written[span.start : span.stop] == spelling.as_written:
-                found.setdefault(span, []).append(spelling._replace(weight=_TO_THE_LETTER * spelling.weight))
+                spellings.setdefault(span, []).append(spelling._replace(weight=_TO_THE_LETTER * spelling.weight))
             elif words[span.start : span.stop] == spelling.words and not spelling.is_of_code:
-                found.setdefault(span, []).append(spelling)
-    return tuple(spelling for span in found if not _is_inside(span, found) for spelling in found[span])
+                spellings.setdefault(span, []).append(spelling)
+    return tuple(spelling for span in spellings if not _is_inside(span, spellings) for spelling in spellings[span])
 
 
 def _is_inside(span: range, others: Iterable[range]) -> bool:

@@ -57,5 +57,5 @@ def quoted_reason(question: str) -> str:
     >>> quoted_reason("wgmma is serialized due to insufficient register resources for the pipeline")
     'insufficient register resources for the pipeline'
     """
-    found = _REASON.search(question)
-    return "" if found is None else found["reason"]
+    match = _REASON.search(question)
+    return "" if match is None else match["reason"]

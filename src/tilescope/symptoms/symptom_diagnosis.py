@@ -137,19 +137,19 @@ def diagnose(question: str) -> Diagnosis:
     certain = _certain(codes.known, _xids_in(question), words, fits)
     by_words = [name for name, fit in fits.items() if fit.phrase and name not in certain]
     by_words.sort(key=lambda name: -fits[name].weight)
-    found = [*certain, *by_words]
-    if not found and is_of_ptxas:
-        found = [_REFUSED_BY_PTXAS]
-    best = SYMPTOM[found[0]] if found else None
+    symptom_names = [*certain, *by_words]
+    if not symptom_names and is_of_ptxas:
+        symptom_names = [_REFUSED_BY_PTXAS]
+    best = SYMPTOM[symptom_names[0]] if symptom_names else None
     seen = fits[best.name].phrase if best and best.name in fits and best.name not in certain else frozenset()
     named = list(dict.fromkeys((*causes_in_reason(question), *_named_causes(question, words, best, seen))))
-    if not found and not named and not codes.unknown:
+    if not symptom_names and not named and not codes.unknown:
         broken = _limit_broken(question)
-        found, named = ([], [broken]) if broken else _likeliest(question, words)
-    is_named = bool(found or named)
+        symptom_names, named = ([], [broken]) if broken else _likeliest(question, words)
+    is_named = bool(symptom_names or named)
     return Diagnosis(
         question,
-        tuple(SYMPTOM[name] for name in found),
+        tuple(SYMPTOM[name] for name in symptom_names),
         () if is_named else _suggest_symptoms(fits),
         codes.unknown,
         tuple(CAUSE[name] for name in named),
@@ -220,8 +220,8 @@ def score_of(diagnosis: Diagnosis) -> float:
         name = diagnosis.symptoms[0].name
         phrase = _strongest_there(_symptom_phrases().get(name, ()), question, words)
         if phrase:
-            said = _in_cudas_words(name, phrase, question)
-            scores.append(said * score_phrase("symptom", name, phrase, question, words))
+            factor = _in_cudas_words(name, phrase, question)
+            scores.append(factor * score_phrase("symptom", name, phrase, question, words))
     if diagnosis.causes:  # those that the words name, or the likeliest of the symptom, which they may name as well
         name = diagnosis.causes[0].name
         phrase = _strongest_there(_cause_phrases()[name], question, words)
@@ -363,8 +363,8 @@ def _in_cudas_words(name: str, phrase: frozenset[str], question: str) -> float:
     >>> _in_cudas_words("illegal instruction (715)", phrase, "CUDA illegal instruction in graph capture")
     3.0
     """
-    asked = ordered_words(question)
-    is_said = any(set(said) == phrase and _follows(said, asked) for said in _words_of_errors(name))
+    sequence = ordered_words(question)
+    is_said = any(set(words) == phrase and _follows(words, sequence) for words in _words_of_errors(name))
     return _IN_CUDAS_WORDS if is_said else 1.0
 
 

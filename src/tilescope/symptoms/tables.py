@@ -155,12 +155,12 @@ SEEN = {
 
 def _error_symptom(error: CudaError) -> Symptom:
     """What is known of a CUDA error that no symptom of the table is: its names, CUDA's words, and what it means."""
-    known_as = []
+    spellings = []
     if error.words:
-        known_as.append(f'CUDA says "{error.words}"')
+        spellings.append(f'CUDA says "{error.words}"')
     if error.runtime_name and error.runtime_name != error.name:
-        known_as.append(f"{error.runtime_name} in the runtime")
-    note = f"{error.meaning} ({'; '.join(known_as)}.)" if known_as else error.meaning
+        spellings.append(f"{error.runtime_name} in the runtime")
+    note = f"{error.meaning} ({'; '.join(spellings)}.)" if spellings else error.meaning
     return Symptom(f"{error.name} ({error.number})", (), note=note, codes=(error.number,))
 
 

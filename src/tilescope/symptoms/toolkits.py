@@ -178,44 +178,44 @@ def target_sentences(text: str) -> Iterator[str]:
     if least:
         yield f"It exists from {least[1]} on: compile for that, or for a later one."
         return
-    found = [
+    targets = [
         _Named(Arch.named(f"sm_{number}"), f"sm_{number}", suffix)
         for number, suffix in _TARGET.findall(plain)
         if f"sm_{number}" in ARCH or number in ("121", "101")
     ]
     features = _features_in(plain)
     for feature in features[:_FEATURES_SAID]:
-        yield _who_has(feature, found)
-        if feature.instead and _targets_without(feature, found):
+        yield _who_has(feature, targets)
+        if feature.instead and _targets_without(feature, targets):
             yield feature.instead
     if not features and ".target" in plain:
-        yield from _plain_targets(found)
+        yield from _plain_targets(targets)
 
 
 def _features_in(plain: str) -> list[_Feature]:
     """The features that a line spells, none twice."""
     features = []
-    rest = plain
+    remaining = plain
     for feature in _FEATURES:
-        if feature.spelling in rest:
+        if feature.spelling in remaining:
             features.append(feature)
-            rest = rest.replace(feature.spelling, " ")
+            remaining = remaining.replace(feature.spelling, " ")
     return features
 
 
 def _who_has(feature: _Feature, found: list[_Named]) -> str:
     """The targets that have a feature, and what that means for those that a line names."""
     targets = [target for row in ARCH.values() if (target := feature.target(row))]
-    said = f"{feature.shown} exists for {listed(targets)}"
+    sentence = f"{feature.shown} exists for {listed(targets)}"
     lacking = _targets_without(feature, found)
     if lacking:
-        return f"{said}; {listed(lacking)} does not have it."
+        return f"{sentence}; {listed(lacking)} does not have it."
     needed = [
         feature.target(named.row).replace(named.row.name, named.plain)
         for named in found
         if not feature.is_in(named.row, named.suffix)
     ]
-    return f"{said}; compile for {listed(dict.fromkeys(needed))}." if needed else f"{said}."
+    return f"{sentence}; compile for {listed(dict.fromkeys(needed))}." if needed else f"{sentence}."
 
 
 def _targets_without(feature: _Feature, found: list[_Named]) -> list[str]:

@@ -162,7 +162,7 @@ def _join_words(bare: str) -> str:
     """A bare text in which several words that are one thing are one word."""
     fractions = _FRACTION.sub(r"fraction\1\2", _FULL.sub("fullpercent percent", bare))
     apart = _CARD.sub(r"\1 \2", fractions)
-    return _TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], apart)
+    return _TOGETHER_PATTERN.sub(lambda match: _TOGETHER[match[0]], apart)
 
 
 def _percentages(text: str) -> list[str]:

@@ -124,18 +124,18 @@ class Description(NamedTuple):
 
 def described(array: object, box_shape: object, address: int | None, options: Mapping[str, object]) -> Description:
     """The array as a map sees it; `options` are arguments of TensorMap too."""
-    whole = metadata(array)
-    data_type = DataType.named(options.get("data_type", whole.data_type)).tma
+    facts = metadata(array)
+    data_type = DataType.named(options.get("data_type", facts.data_type)).tma
     box = integers("box_shape", box_shape)
-    problems = tuple(_problems(whole, data_type, box))
-    if not whole.shape:
+    problems = tuple(_problems(facts, data_type, box))
+    if not facts.shape:
         return Description({}, problems)
-    dims = (whole.shape[-1] * whole.element_bytes * 8 // data_type.bits, *whole.shape[-2::-1])
+    dims = (facts.shape[-1] * facts.element_bytes * 8 // data_type.bits, *facts.shape[-2::-1])
     arguments = {
         "dims": dims,
-        "strides_bytes": _driver_strides(whole, dims),
+        "strides_bytes": _driver_strides(facts, dims),
         "box": box[::-1],
-        "address": whole.address if address is None else address,
+        "address": facts.address if address is None else address,
     }
     return Description(arguments | {**options, "data_type": data_type}, problems)
 
@@ -158,14 +158,14 @@ def metadata(array: object) -> Metadata:
     refused = ""
     for read in (_from_numpy, _from_torch, _from_interface, _from_dlpack):
         try:
-            whole = read(array)
+            facts = read(array)
         except RuleError:
             raise
         except Exception as error:  # noqa: BLE001  a foreign array may raise whatever it likes
             refused = f"{type(error).__name__}: {shortened(str(error))}"
         else:
-            if whole is not None:
-                return whole
+            if facts is not None:
+                return facts
     raise TensorMapError([ARRAY_INTERFACE.violation(type=type(array).__name__, error=refused)])
 
 

@@ -29,10 +29,10 @@ def demonstrated(rule: Rule, example: Example | None) -> tuple[Violation, ...]:
     'Use 256 and more copies.'
     """
     try:
-        said = _said(example)
+        result = _said(example)
     except RuleError as error:
-        said = error.violations
-    return tuple(entry for entry in said if isinstance(entry, Violation) and entry.rule == rule.name)
+        result = error.violations
+    return tuple(entry for entry in result if isinstance(entry, Violation) and entry.rule == rule.name)
 
 
 def _said(example: Example | None) -> Iterable[object]:
@@ -46,5 +46,5 @@ def _said(example: Example | None) -> Iterable[object]:
         return result if isinstance(result, tuple | list) else ()
     arguments = dict(example)
     copy = arguments.pop("copy", None)
-    asked = MapArguments.of(arguments)
-    return asked.check() if copy is None else broken_by(Copy(asked.tensor_map(), **copy))
+    map_arguments = MapArguments.of(arguments)
+    return map_arguments.check() if copy is None else broken_by(Copy(map_arguments.tensor_map(), **copy))

@@ -62,7 +62,7 @@ class TensorMapDiff(Value):
 def differing(one: dict[str, str], other: dict[str, str]) -> tuple[MapDifference, ...]:
     """The entries that differ, or that one of the two lacks."""
     differences = (MapDifference(name, one.get(name, "-"), other.get(name, "-")) for name in one | other)
-    return tuple(found for found in differences if found.one != found.other)
+    return tuple(difference for difference in differences if difference.one != difference.other)
 
 
 def _sizes(tensor_map: AnyMap) -> dict[str, str]:

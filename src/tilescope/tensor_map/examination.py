@@ -198,9 +198,9 @@ def _wrong_lengths(fields: Given, fewer_entries: Mapping[str, int], untold: set[
         entries = len(fields[name])
         if entries != rank - fewer and (entries or rank > fewer) and name not in untold:
             has_dim_0 = name == "strides_bytes" and entries == rank
-            told = _STRIDE_OF_DIM_0 if has_dim_0 else ARGUMENT_LENGTH
-            wanted = max(0, rank - fewer)
-            wrong.append(told.violation(name=name, entries=entries, rank=rank, wanted=wanted, which=_WHICH[fewer]))
+            wording = _STRIDE_OF_DIM_0 if has_dim_0 else ARGUMENT_LENGTH
+            expected = max(0, rank - fewer)
+            wrong.append(wording.violation(name=name, entries=entries, rank=rank, wanted=expected, which=_WHICH[fewer]))
     return wrong
 
 

@@ -74,12 +74,14 @@ _REPLACE_MEANING = (
 @cache
 def topics() -> dict[str, MapTopic]:
     """What `explain` says of tensormap.replace and of the fields, by name."""
-    known = {REPLACE: MapTopic(REPLACE, _REPLACE_MEANING, ("tensor map", "replace-field"), tuple(_replace_facts()))}
+    topics_by_name = {
+        REPLACE: MapTopic(REPLACE, _REPLACE_MEANING, ("tensor map", "replace-field"), tuple(_replace_facts()))
+    }
     places = sorted(_field_places())
-    for name, said in _FIELDS.items():
+    for name, meaning in _FIELDS.items():
         facts = tuple((place.entry, place.in_words) for place in places if place.field == name)
-        known[f"field {name}"] = MapTopic(f"field {name}", said, ("tensor map", REPLACE), facts)
-    return known
+        topics_by_name[f"field {name}"] = MapTopic(f"field {name}", meaning, ("tensor map", REPLACE), facts)
+    return topics_by_name
 
 
 def _replace_facts() -> Iterator[tuple[str, str]]:
@@ -88,8 +90,8 @@ def _replace_facts() -> Iterator[tuple[str, str]]:
         index = f", index 0 to {row.ordinals - 1}" if row.ordinals else ""
         yield row.ptx, f"{row.width}{index}: {row.value}"
     yield "cannot be replaced", "L2 promotion; whatever im2col maps have beside their address"
-    for number, said in enumerate(PUBLISHING, 1):
-        yield f"publish, {number}", said
+    for number, sentence in enumerate(PUBLISHING, 1):
+        yield f"publish, {number}", sentence
 
 
 class _FieldPlace(NamedTuple):
@@ -132,7 +134,7 @@ def _with_index(name: str) -> str:
 
 def topic(name: str) -> MapTopic | None:
     """The topic of that name: "field box[1]", "box[1]", "globalDim", "tensormap.replace"."""
-    asked = " ".join(name.casefold().split()).removeprefix("field ").replace("-", "_")
-    general = _with_index(asked)
-    spelled = {alias.casefold(): known for alias, known in TOPIC_SPELLINGS.items()} | {REPLACE: REPLACE}
+    spelling = " ".join(name.casefold().split()).removeprefix("field ").replace("-", "_")
+    general = _with_index(spelling)
+    spelled = {alias.casefold(): topic_name for alias, topic_name in TOPIC_SPELLINGS.items()} | {REPLACE: REPLACE}
     return topics().get(spelled.get(general) or spelled.get(general.removesuffix("[i]"), ""))

@@ -137,10 +137,10 @@ class MapArguments:
         """
         arguments = dict(self.given)
         if base is not None:
-            known = {"kind": base.map_class.kind} | dict(base.given)
-            if "dims" in arguments and len(arguments["dims"]) != len(known.get("dims", ())):
-                known.pop("strides_bytes", None)
-            arguments = known | arguments
+            base_arguments = {"kind": base.map_class.kind} | dict(base.given)
+            if "dims" in arguments and len(arguments["dims"]) != len(base_arguments.get("dims", ())):
+                base_arguments.pop("strides_bytes", None)
+            arguments = base_arguments | arguments
         are_strides_computed = "strides_bytes" not in arguments and {"dims", "data_type"} <= arguments.keys()
         if are_strides_computed:
             interleave = arguments.get("interleave", "none")
@@ -247,7 +247,7 @@ class MapArguments:
         if not others:
             return unknown_name("argument", name, name, parameters)
         fix = f"Leave {name} out."
-        makes_it = [given for given in self.given if given in _OWN_ARGUMENTS[self.map_class]]
+        makes_it = [argument for argument in self.given if argument in _OWN_ARGUMENTS[self.map_class]]
         if makes_it:
             fix = f"Leave {name} out; or, for a {others[0]} map, leave out {', '.join(makes_it)}."
         return UNKNOWN_NAME.violation(
@@ -271,8 +271,8 @@ def _with_article(map_class: type[AnyMap]) -> str:
 
 def _meant_kind(named: Mapping[str, object]) -> str:
     """The kind of map whose own arguments are among these."""
-    for map_class, own in _OWN_ARGUMENTS.items():
-        if own & named.keys():
+    for map_class, arguments in _OWN_ARGUMENTS.items():
+        if arguments & named.keys():
             return map_class.kind
     return TensorMap.kind
 

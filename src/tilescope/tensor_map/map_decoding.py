@@ -222,9 +222,9 @@ def _size_flag(a: TensorMap | Im2colMap | None) -> Violation:
     """What bit 21 of word 1 means for this tensor."""
     if a is None:
         return _SIZE_FLAG_SET.violation(limit_bytes=SMALL_TENSOR_BYTES)
-    told = _SIZE_FLAG_SET
+    wording = _SIZE_FLAG_SET
     if a.is_dense:
-        told = _SIZE_FLAG_OF_DENSE
+        wording = _SIZE_FLAG_OF_DENSE
     elif a.reach_bytes >= SMALL_TENSOR_BYTES:
-        told = _SIZE_FLAG_OF_LONG
-    return told.violation(limit_bytes=SMALL_TENSOR_BYTES, reach_bytes=a.reach_bytes)
+        wording = _SIZE_FLAG_OF_LONG
+    return wording.violation(limit_bytes=SMALL_TENSOR_BYTES, reach_bytes=a.reach_bytes)

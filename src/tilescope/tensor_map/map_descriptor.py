@@ -197,8 +197,8 @@ def is_encodable(a: MapFacts) -> bool:
 def encoded(a: MapRecord) -> bytes:
     """The 128 bytes of a map, as the driver writes them on sm_90."""
     if not is_encodable(a):
-        told = _WIDE_MAP_MEASURED if a.subject == "wide" else ENCODE_MEASURED
-        raise TensorMapError([told.violation(arch=a.arch.name)])
+        wording = _WIDE_MAP_MEASURED if a.subject == "wide" else ENCODE_MEASURED
+        raise TensorMapError([wording.violation(arch=a.arch.name)])
     is_im2col = a.subject == "im2col"
     rank = len(a.dims)
     word = _option_bits(

@@ -72,7 +72,7 @@ class TensorMap(AnyMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_90",
     ) -> None:
-        given = {
+        arguments = {
             "data_type": data_type,
             "dims": dims,
             "strides_bytes": strides_bytes,
@@ -85,7 +85,7 @@ class TensorMap(AnyMap):
             "address": address,
             "arch": arch,
         }
-        self._make(examined(TiledRecord, given))
+        self._make(examined(TiledRecord, arguments))
 
     @classmethod
     def check(
@@ -108,7 +108,7 @@ class TensorMap(AnyMap):
         >>> [broken.rule for broken in TensorMap.check("bf16", (100,), (), (0,), address=8)]
         ['address-alignment', 'box-range', 'store-overrun']
         """
-        given = {
+        arguments = {
             "data_type": data_type,
             "dims": dims,
             "strides_bytes": strides_bytes,
@@ -121,7 +121,7 @@ class TensorMap(AnyMap):
             "address": address,
             "arch": arch,
         }
-        return examined(TiledRecord, given).violations
+        return examined(TiledRecord, arguments).violations
 
     @classmethod
     def from_array(
@@ -208,7 +208,7 @@ class Im2colMap(ColumnMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_90",
     ) -> None:
-        given = {
+        arguments = {
             "data_type": data_type,
             "dims": dims,
             "strides_bytes": strides_bytes,
@@ -224,7 +224,7 @@ class Im2colMap(ColumnMap):
             "address": address,
             "arch": arch,
         }
-        self._make(examined(Im2colRecord, given))
+        self._make(examined(Im2colRecord, arguments))
 
     @classmethod
     def check(
@@ -246,7 +246,7 @@ class Im2colMap(ColumnMap):
         arch: ArchName | Arch = "sm_90",
     ) -> tuple[Violation, ...]:
         """Every rule that the constructor's arguments break, and notes; empty for a valid map. Never raises."""
-        given = {
+        arguments = {
             "data_type": data_type,
             "dims": dims,
             "strides_bytes": strides_bytes,
@@ -262,7 +262,7 @@ class Im2colMap(ColumnMap):
             "address": address,
             "arch": arch,
         }
-        return examined(Im2colRecord, given).violations
+        return examined(Im2colRecord, arguments).violations
 
     @classmethod
     def for_convolution(  # noqa: PLR0917  n, h, w, c, r, s: the order in which convolutions are written
@@ -340,7 +340,7 @@ class Im2colWideMap(ColumnMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_100",
     ) -> None:
-        given = {
+        arguments = {
             "data_type": data_type,
             "dims": dims,
             "strides_bytes": strides_bytes,
@@ -357,7 +357,7 @@ class Im2colWideMap(ColumnMap):
             "address": address,
             "arch": arch,
         }
-        self._make(examined(WideRecord, given))
+        self._make(examined(WideRecord, arguments))
 
     @classmethod
     def check(
@@ -380,7 +380,7 @@ class Im2colWideMap(ColumnMap):
         arch: ArchName | Arch = "sm_100",
     ) -> tuple[Violation, ...]:
         """Every rule that the constructor's arguments break, and notes; empty for a valid map. Never raises."""
-        given = {
+        arguments = {
             "data_type": data_type,
             "dims": dims,
             "strides_bytes": strides_bytes,
@@ -397,7 +397,7 @@ class Im2colWideMap(ColumnMap):
             "address": address,
             "arch": arch,
         }
-        return examined(WideRecord, given).violations
+        return examined(WideRecord, arguments).violations
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,7 +473,7 @@ class Convolution(Value):
         """(tap, offsets W first) of every tap of the filter, the last dimension fastest."""
         taps: list[tuple[tuple[int, ...], Any]] = [((), self.offsets)]
         for _ in self.stride:
-            taps = [((*tap, number), inner) for tap, held in taps for number, inner in enumerate(held)]
+            taps = [((*tap, number), inner) for tap, nested in taps for number, inner in enumerate(nested)]
         return taps
 
     def coords(self, channel: int, output_index: int) -> tuple[int, ...]:

@@ -47,24 +47,24 @@ def repaired_arguments(check: Check, given: Mapping[str, object], *, are_strides
 
     `check` is that of the kind of map. Strides that were not given follow the dims: dense, rows padded to what the driver takes.
     """
-    own = _with_legal_rank(check, dict(given))
-    before = check(**own)
+    original = _with_legal_rank(check, dict(given))
+    before = check(**original)
     if not _errors(before):
-        return own
-    wrong_rank = [found for found in before if found.rule in _RANK_RULES]
+        return original
+    wrong_rank = [violation for violation in before if violation.rule in _RANK_RULES]
     if wrong_rank:
         raise TensorMapError(wrong_rank)
     repair = _Repair(
         check=check,
-        own=own,
-        before={(found.rule, found.argument) for found in before},
-        asked=dict(own),
+        own=original,
+        before={(violation.rule, violation.argument) for violation in before},
+        asked=dict(original),
         are_strides_given=are_strides_given,
     )
     for _ in range(_MAX_ROUNDS):
-        found = check(**repair.asked)
-        broken = _errors(found)
-        change = _first_change(broken) if broken else repair.first_cure(found)
+        violations = check(**repair.asked)
+        broken = _errors(violations)
+        change = _first_change(broken) if broken else repair.first_cure(violations)
         if change is not None:
             repair.apply(change)
         elif broken:
@@ -89,7 +89,9 @@ def _first_change(broken: list[Violation]) -> Arguments | None:
 def _with_legal_rank(check: Check, given: Arguments) -> Arguments:
     """The arguments with dimensions merged or added where the rank is wrong: the same tensor, its dimensions counted anew."""
     for _ in range(_MAX_ROUNDS):
-        changes = [found.change for found in check(**given) if found.rule in _RANK_RULES and found.change]
+        changes = [
+            violation.change for violation in check(**given) if violation.rule in _RANK_RULES and violation.change
+        ]
         if not changes:
             break
         given = given | dict(changes[0])
@@ -167,13 +169,13 @@ def _without_gaps(repair: _Repair, flag: Violation) -> Arguments | None:
     if (flag.rule, flag.argument) in repair.before:
         return None
     strides = list(repair.asked["strides_bytes"])
-    own = repair.own["strides_bytes"]
+    original = repair.own["strides_bytes"]
     dense = _dense_strides(repair.asked)
     for axis in range(len(strides)):
-        if strides[axis] != own[axis]:
+        if strides[axis] != original[axis]:
             strides[axis] = dense[axis]
     change = {"strides_bytes": tuple(strides)}
-    is_cured = flag.rule not in {found.rule for found in repair.check(**repair.asked | change)}
+    is_cured = flag.rule not in {violation.rule for violation in repair.check(**repair.asked | change)}
     return change if is_cured and repair.is_sound(change) else None
 
 
@@ -184,7 +186,7 @@ def _smaller(repair: _Repair, excess: Violation) -> Arguments | None:
     if excess.argument != "box":
         return {"pixels_per_column": excess.values["most_rows"]}
     box = list(repair.asked["box"])
-    while excess.rule in {found.rule for found in repair.check(**repair.asked | {"box": tuple(box)})}:
+    while excess.rule in {violation.rule for violation in repair.check(**repair.asked | {"box": tuple(box)})}:
         outermost = max(axis for axis, extent in enumerate(box) if extent > 1)
         box[outermost] //= 2
     return {"box": tuple(box)}

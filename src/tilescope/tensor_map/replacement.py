@@ -230,5 +230,5 @@ def _field_problems(a: MapRecord, arguments: Container[str], name: str) -> list[
         return []
     if name not in arguments:
         return [unknown_name("argument", name, name, _REPLACEABLE)]
-    told = REPLACE_FIELD.wording if is_tiled else _REPLACE_IN_IM2COL
-    return [told.violation(field=name, subject=a.subject, replaceable=_REPLACEABLE)]
+    wording = REPLACE_FIELD.wording if is_tiled else _REPLACE_IN_IM2COL
+    return [wording.violation(field=name, subject=a.subject, replaceable=_REPLACEABLE)]

@@ -127,8 +127,8 @@ def _saved(file: str | Path | IO[bytes], name: str, *, memory_mapped: bool = Fal
     try:
         array: Array = np.load(file, allow_pickle=False, mmap_mode="r" if memory_mapped else None)
     except (ValueError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError) as error:
-        told = _NPY_OF_E5M2 if "'<f1'" in str(error) else NPY_FILE.wording
-        raise told.error(file=name, reason=shortened(str(error), 60)) from None
+        wording = _NPY_OF_E5M2 if "'<f1'" in str(error) else NPY_FILE.wording
+        raise wording.error(file=name, reason=shortened(str(error), 60)) from None
     return array
 
 
@@ -187,9 +187,9 @@ def map_of_array(array: Array, path: str, asked: MapArguments | None) -> AnyMap:
     array = with_named_elements(array, path, asked.given.get("data_type"))
     if is_tiled and "dims" not in asked.given:
         return _tiled_map(array, path, asked)
-    own = metadata(array)
-    known = {"data_type": own.data_type, "dims": own.shape[::-1], "strides_bytes": own.strides_bytes[-2::-1]}
-    return asked.completed(MapArguments(asked.map_class, known)).tensor_map()
+    facts = metadata(array)
+    arguments = {"data_type": facts.data_type, "dims": facts.shape[::-1], "strides_bytes": facts.strides_bytes[-2::-1]}
+    return asked.completed(MapArguments(asked.map_class, arguments)).tensor_map()
 
 
 def _tiled_map(array: Array, path: str, asked: MapArguments) -> TensorMap:
@@ -243,10 +243,10 @@ def tile_of(content: bytes, path: str, type_name: str | None, shape: tuple[int, 
         if shape is None or array.size != shape[0] * shape[1]:
             return array
         return array.reshape(shape)
-    held = dump_bytes(content)
+    data = dump_bytes(content)
     if type_name is None or shape is None:
-        raise _TILE_UNTOLD.error(file=path, bytes=len(held))
-    return _shaped(held, path, type_name, shape)
+        raise _TILE_UNTOLD.error(file=path, bytes=len(data))
+    return _shaped(data, path, type_name, shape)
 
 
 def _shaped(held: npt.NDArray[np.uint8], path: str, type_name: str, shape: tuple[int, ...]) -> Array:

@@ -76,9 +76,9 @@ def bulk_load(
     [16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31]
     """
     source = readable("memory", memory)
-    asked = _Request.read(address, size_bytes, memory_address=memory_address, smem_address=smem_address)
-    begin = asked.first_byte(len(source))
-    moved = source[begin : begin + asked.moved_bytes]
+    request = _Request.read(address, size_bytes, memory_address=memory_address, smem_address=smem_address)
+    begin = request.first_byte(len(source))
+    moved = source[begin : begin + request.moved_bytes]
     if smem is None:
         return moved.copy()
     target = writeable("smem", smem)
@@ -100,10 +100,10 @@ def bulk_store(
     """
     source = readable("smem", smem)
     target = writeable("memory", memory)
-    asked = _Request.read(address, size_bytes, memory_address=memory_address, smem_address=smem_address)
-    begin = asked.first_byte(len(target))
-    require_smem("smem", source, asked.moved_bytes)
-    target[begin : begin + asked.moved_bytes] = source[: asked.moved_bytes]
+    request = _Request.read(address, size_bytes, memory_address=memory_address, smem_address=smem_address)
+    begin = request.first_byte(len(target))
+    require_smem("smem", source, request.moved_bytes)
+    target[begin : begin + request.moved_bytes] = source[: request.moved_bytes]
     return memory
 
 
@@ -118,17 +118,17 @@ class _Request(NamedTuple):
     @classmethod
     def read(cls, address: object, size_bytes: object, *, memory_address: object, smem_address: object) -> _Request:
         """The arguments as integers that fit their widths; addresses aligned."""
-        asked = cls(
+        request = cls(
             address=integer("address", address),
             size_bytes=integer("size_bytes", size_bytes),
             memory_address=integer("memory_address", memory_address),
             smem_address=integer("smem_address", smem_address),
         )
-        too_wide = asked._too_wide()
+        too_wide = request._too_wide()
         if too_wide:
             raise RuleError(too_wide)
-        require_aligned(address=asked.address, smem_address=asked.smem_address)
-        return asked
+        require_aligned(address=request.address, smem_address=request.smem_address)
+        return request
 
     @property
     def moved_bytes(self) -> int:
@@ -140,8 +140,8 @@ class _Request(NamedTuple):
         offset = self.address - self.memory_address
         moved = self.moved_bytes
         if moved and (offset < 0 or offset + moved > memory_bytes):
-            told = _MEMORY_EXTENT if memory_bytes else _EMPTY_MEMORY
-            raise told.error(
+            wording = _MEMORY_EXTENT if memory_bytes else _EMPTY_MEMORY
+            raise wording.error(
                 address=self.address,
                 last=self.address + moved - 1,
                 needed_bytes=moved,
@@ -160,10 +160,10 @@ class _Request(NamedTuple):
             ("smem_address", self.smem_address, _SMEM_ADDRESS_END),
         ):
             if not 0 <= number < end:
-                told = _SIZE_RANGE if name == "size_bytes" else RANGE.wording
+                wording = _SIZE_RANGE if name == "size_bytes" else RANGE.wording
                 nearest = CHUNK_BYTES if number < 0 else bulk_bytes(end - 1)
                 value: dict[str, Any] = {name: number}
-                problems.append(told.violation(name=name, number=number, last=end - 1, nearest=nearest, **value))
+                problems.append(wording.violation(name=name, number=number, last=end - 1, nearest=nearest, **value))
         return problems
 
 

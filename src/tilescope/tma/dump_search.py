@@ -75,15 +75,15 @@ def sightings(dump: npt.NDArray[np.uint8], tile: Tile, start: int | None, forms:
     best: list[Sighting] = []
     recognised = 0.0  # share of the anchors that the best layout explains
     for piece_bytes in _piece_widths(tile):
-        found = _matches(content, tile, piece_bytes)
-        share = found.present / max(1, found.anchors)
-        if found.present < _FEWEST or share < max(_LEAST, recognised + _LEAST):  # no more than wider pieces: chance
+        matches = _matches(content, tile, piece_bytes)
+        share = matches.present / max(1, matches.anchors)
+        if matches.present < _FEWEST or share < max(_LEAST, recognised + _LEAST):  # no more than wider pieces: chance
             continue
         for swizzles in (SWIZZLE.values(), _xor_swizzles(piece_bytes)):
             for swizzle in swizzles:
-                best += _under(swizzle, found, tile, start, forms)
+                best += _under(swizzle, matches, tile, start, forms)
             best = sorted(best, key=lambda sighting: -sighting.hits)[:_KEPT]  # a stable sort: the simplest first
-            recognised = best[0].hits / found.anchors if best else 0
+            recognised = best[0].hits / matches.anchors if best else 0
             if recognised >= _ENOUGH * share:
                 break
         if recognised >= _ENOUGH:
@@ -114,16 +114,16 @@ def _matches(content: bytes, tile: Tile, piece_bytes: int) -> _Matches:
     single = first[count == 1]
     anchors = _ANCHORS if len(content) < _LONG_DUMP_BYTES else _FEWER_ANCHORS
     chosen = np.sort(np.random.default_rng(0).permutation(single)[:anchors])
-    found: list[_Match] = []
+    matches: list[_Match] = []
     for number, index in enumerate(chosen.tolist()):
         row, column = divmod(index, pieces.shape[1])
         places = _places(content, pieces[row, column].tobytes())
-        found += [_Match(place, row, column * piece_bytes, number) for place in places]
-    occurrences = Counter(match.anchor for match in found)
-    once = [match for match in found if occurrences[match.anchor] == 1]
+        matches += [_Match(place, row, column * piece_bytes, number) for place in places]
+    occurrences = Counter(match.anchor for match in matches)
+    once = [match for match in matches if occurrences[match.anchor] == 1]
     if len(once) >= anchors // 2:  # enough that leave no doubt
-        found = once
-    columns = np.array(found, np.int64).reshape(-1, len(_Match._fields)).T
+        matches = once
+    columns = np.array(matches, np.int64).reshape(-1, len(_Match._fields)).T
     return _Matches(columns[0], columns[1], columns[2], columns[3], len(chosen))
 
 
@@ -140,11 +140,11 @@ def _places(content: bytes, piece: bytes) -> list[int]:
 
 def _xor_swizzles(piece_bytes: int) -> Iterator[Swizzle]:
     """XOR swizzles other than the hardware's that leave pieces whole, few bits and short shifts first."""
-    known = {(row.bits, row.base, row.shift) for row in SWIZZLE.values()}
+    hardware = {(row.bits, row.base, row.shift) for row in SWIZZLE.values()}
     for bits in range(1, 6):
         for base in range(piece_bytes.bit_length() - 1, 9):
             for shift in range(bits, 11):
-                if base + bits <= 10 and base + bits + shift <= 15 and (bits, base, shift) not in known:
+                if base + bits <= 10 and base + bits + shift <= 15 and (bits, base, shift) not in hardware:
                     yield Swizzle.xor(bits, base, shift)
 
 
@@ -175,9 +175,9 @@ def _under(swizzle: Swizzle, found: _Matches, tile: Tile, start: int | None, for
 
 def _pitch(start: Ints, row: Ints, row_bytes: int) -> int:
     """The distance of rows that most pairs of near pieces agree on; that of dense rows where none do."""
-    rows_apart = np.concatenate([row[behind:] - row[:-behind] for behind in range(1, _PAIRED + 1)])
-    bytes_apart = np.concatenate([start[behind:] - start[:-behind] for behind in range(1, _PAIRED + 1)])
+    rows_apart = np.concatenate([row[distance:] - row[:-distance] for distance in range(1, _PAIRED + 1)])
+    bytes_apart = np.concatenate([start[distance:] - start[:-distance] for distance in range(1, _PAIRED + 1)])
     are_apart = rows_apart > 0
-    step, rest = np.divmod(bytes_apart[are_apart], rows_apart[are_apart])
-    steps, count = np.unique(step[(rest == 0) & (step >= row_bytes)], return_counts=True)
+    step, remainder = np.divmod(bytes_apart[are_apart], rows_apart[are_apart])
+    steps, count = np.unique(step[(remainder == 0) & (step >= row_bytes)], return_counts=True)
     return int(steps[count.argmax()]) if len(steps) else row_bytes

@@ -90,8 +90,8 @@ _EXPONENT = {
 
 def _is_nan(data_type: DataType, words: Words) -> npt.NDArray[np.bool_]:
     magnitude = words & words.dtype.type(_all_but_sign(words))
-    found: npt.NDArray[np.bool_] = magnitude > words.dtype.type(_EXPONENT[data_type.name])
-    return found
+    is_nan: npt.NDArray[np.bool_] = magnitude > words.dtype.type(_EXPONENT[data_type.name])
+    return is_nan
 
 
 def _all_but_sign(words: Words) -> int:
@@ -151,8 +151,8 @@ def _float_extreme(operation: str, data_type: DataType, old: Words, new: Words) 
 
 def _order_key(words: Words) -> npt.NDArray[np.signedinteger]:
     """Integers in the order of the floats whose bits are given: as integers, negative floats run backwards."""
-    rest = words.dtype.type(_all_but_sign(words))
-    key: npt.NDArray[np.signedinteger] = np.where(words > rest, words ^ rest, words).view(f"i{words.itemsize}")
+    mask = words.dtype.type(_all_but_sign(words))
+    key: npt.NDArray[np.signedinteger] = np.where(words > mask, words ^ mask, words).view(f"i{words.itemsize}")
     return key
 
 

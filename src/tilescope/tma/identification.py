@@ -148,12 +148,12 @@ class Identification(Value):
         if self.explained:
             more = f" (and {self.equally_good} more explain it)" if self.equally_good else ""
             return self._layout_words + more
-        said = f"no layout explains the dump; closest: {self._layout_words}, with {self._wrong_words}"
+        summary = f"no layout explains the dump; closest: {self._layout_words}, with {self._wrong_words}"
         wrong = self.first_wrong
         if wrong is None:
-            return said
+            return summary
         return (
-            f"{said}. The first is at {wrong.address:#x}: element ({wrong.row}, {wrong.column}) byte {wrong.byte} "
+            f"{summary}. The first is at {wrong.address:#x}: element ({wrong.row}, {wrong.column}) byte {wrong.byte} "
             f"should be {wrong.expected:#04x} and is {wrong.found:#04x}"
         )
 
@@ -225,12 +225,10 @@ def _start_address(smem_address: int | None) -> int | None:
 
 def _elsewhere(dump: Bytes, turned: list[Tile], start: int | None) -> list[Identification]:
     """The likeliest layouts of the tile at other places of the dump; of its transpose where the tile itself is nowhere."""
-    for transposed, wanted in zip((False, True), turned, strict=False):
-        seen = sightings(dump, wanted, start, _layouts)
+    for transposed, tile in zip((False, True), turned, strict=False):
+        seen = sightings(dump, tile, start, _layouts)
         if seen:
-            return [
-                _identified(dump, wanted, there.layout, transposed=transposed, offset=there.offset) for there in seen
-            ]
+            return [_identified(dump, tile, there.layout, transposed=transposed, offset=there.offset) for there in seen]
     return []
 
 
@@ -240,12 +238,12 @@ def _matrix(tile: object) -> Tile:
         is_matrix = tile.ndim == 2 and tile.size > 0
         if is_matrix and tile.itemsize in _ELEMENT_BYTES and not tile.dtype.hasobject:
             return np.ascontiguousarray(tile).view(f"u{tile.itemsize}")
-        found = f"an array of {tile.dtype} of shape {tile.shape}"
+        description = f"an array of {tile.dtype} of shape {tile.shape}"
     else:
-        found = f"a {type(tile).__name__}"
+        description = f"a {type(tile).__name__}"
     raise ARGUMENT_TYPE.error(
         argument="tile",
-        found=found,
+        found=description,
         limit="a 2-D array of elements of 1, 2, 4 or 8 bytes",
         fix="Use tile.reshape(rows, columns), as the kernel sees it; view wider elements as pairs.",
         shape=tile.shape if isinstance(tile, np.ndarray) else (),
@@ -286,18 +284,18 @@ def _compared(dump: Bytes, turned: list[Tile], start: int | None) -> list[_Compa
 def _sampled_layouts(dump: Bytes, turned: list[Tile], start: int | None) -> Iterator[_Sampled]:
     """Every layout that the tile may have in the dump, compared with the dump in a sample of its elements."""
     number = 0
-    for transposed, wanted in zip((False, True), turned, strict=False):
-        rows, columns = _sample(wanted.shape)
-        values = wanted[rows, columns]
+    for transposed, tile in zip((False, True), turned, strict=False):
+        rows, columns = _sample(tile.shape)
+        values = tile[rows, columns]
         for swizzle in SWIZZLE.values():
-            layouts = list(_layouts(wanted.shape, wanted.itemsize, swizzle))
+            layouts = list(_layouts(tile.shape, tile.itemsize, swizzle))
             logical = [layout.logical(rows, columns) for layout in layouts]
             for begin in places_in_pattern(swizzle, start):
                 for layout, addresses in zip(layouts, logical, strict=True):
                     number += 1
                     places = swizzle.apply(addresses + begin) - begin
-                    if places.min() >= 0 and places.max() + wanted.itemsize <= len(dump):
-                        missed = int((_words(dump, places, wanted.dtype) != values).sum())
+                    if places.min() >= 0 and places.max() + tile.itemsize <= len(dump):
+                        missed = int((_words(dump, places, tile.dtype) != values).sum())
                         yield _Sampled(missed, number, transposed, layout, begin)
 
 
@@ -367,8 +365,8 @@ def _places(layout: Layout, rows: int, columns: npt.NDArray[np.int64]) -> npt.ND
 def _words(dump: Bytes, places: npt.NDArray[np.integer], dtype: np.dtype[np.integer]) -> npt.NDArray[np.integer]:
     """What the dump holds at byte offsets."""
     words = dump[: len(dump) // dtype.itemsize * dtype.itemsize].view(dtype)
-    held: npt.NDArray[np.integer] = words[places // dtype.itemsize]
-    return held
+    stored: npt.NDArray[np.integer] = words[places // dtype.itemsize]
+    return stored
 
 
 def _identified(
@@ -392,7 +390,7 @@ def _identified(
             found=int(dump[address]),
             address=address,
         )
-    whole = (is_held & ~differs).all(axis=2)  # single bytes, zeros above all, are right by chance
+    is_right = (is_held & ~differs).all(axis=2)  # single bytes, zeros above all, are right by chance
     least_share = _LEAST_SHARE_ELSEWHERE if offset else _LEAST_SHARE_AT_START
     return Identification(
         layout=_turned_back(layout) if transposed else layout,
@@ -402,7 +400,7 @@ def _identified(
         equally_good=equally_good,
         compared_bytes=wanted.nbytes,
         missing_bytes=int((~is_held).sum()),
-        found=bool(whole.mean() >= least_share),
+        found=bool(is_right.mean() >= least_share),
         offset=offset,
     )
 

@@ -82,13 +82,13 @@ def place_of(trace: Trace, row: int, column: int) -> Place:
             limit = f"the box has {count} {name}s" if count > 1 else f"the box has one {name}"
             fix = f"Use a {name} from 0 to {count - 1}." if count > 1 else f"Use {name} 0."
             raise RuleError([argument_range("element", (row, column), limit, fix)])
-    found = place_at(trace, trace.address_in_box(row, column))
+    place = place_at(trace, trace.address_in_box(row, column))
     first_bit = first_bit_in_box(trace, column)
-    if not first_bit or found.element is None or found.coords is None:
-        return found
-    _, first_of_byte = found.element
-    coords = (found.coords[0] + column - first_of_byte, *found.coords[1:])
-    return replace(found, element=(row, column), coords=coords, byte=0, first_bit=first_bit)
+    if not first_bit or place.element is None or place.coords is None:
+        return place
+    _, first_of_byte = place.element
+    coords = (place.coords[0] + column - first_of_byte, *place.coords[1:])
+    return replace(place, element=(row, column), coords=coords, byte=0, first_bit=first_bit)
 
 
 def _element(trace: Trace, origin: Origin) -> tuple[int, int] | None:

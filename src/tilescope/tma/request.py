@@ -95,8 +95,8 @@ def taken_offsets(rank: int, offsets: tuple[int, ...]) -> tuple[int, ...]:
     taken = []
     carried = 0
     for offset in offsets:
-        carried, rest = divmod(offset + carried, end)
-        taken.append(rest)
+        carried, remainder = divmod(offset + carried, end)
+        taken.append(remainder)
     return tuple(taken)
 
 
@@ -115,8 +115,8 @@ def _far_coords(tensor_map: AnyMap, direction: Direction, coords: tuple[int, ...
             continue
         step = inner_step(tensor_map, direction) if axis == 0 else 1
         nearest = nearest_coords(coord, step, direction)[0]
-        told = _COORDS_BELOW if coord < 0 else COORDS_RANGE
-        problems.append(told.violation(axis=axis, coord=coord, nearest=nearest))
+        wording = _COORDS_BELOW if coord < 0 else COORDS_RANGE
+        problems.append(wording.violation(axis=axis, coord=coord, nearest=nearest))
     return problems
 
 

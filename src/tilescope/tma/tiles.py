@@ -161,8 +161,8 @@ class _Tiling:
         """The last tile reaches farthest: where it is in memory, all are."""
         last = tuple((count - 1) * step for count, step in zip(self.grid, self.steps, strict=True))
         copy = requested(self.tensor_map, "load", last)
-        found = walk(copy)
-        require_memory(copy, found, found.high_bytes, len(memory))
+        walked = walk(copy)
+        require_memory(copy, walked, walked.high_bytes, len(memory))
 
     def cut_tiles(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """The number in the result and the coordinates of each tile that is in no strip."""
@@ -293,10 +293,10 @@ class Strips:
     def _batches(self, strip: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
         """The number of the first of a few tiles in a strip, and where they go: (tiles, pieces)."""
         first_byte = int(self.target_begins[strip])
-        whole = self.tiling.whole[0]
-        strip_bytes = self.target[first_byte : first_byte + whole * self.tiling.tile_bytes]
-        tiles = strip_bytes.reshape(whole, self.tiling.tile_bytes).view(self._piece)
-        for first in range(0, whole, self._batch):
+        strip_tiles = self.tiling.whole[0]
+        strip_bytes = self.target[first_byte : first_byte + strip_tiles * self.tiling.tile_bytes]
+        tiles = strip_bytes.reshape(strip_tiles, self.tiling.tile_bytes).view(self._piece)
+        for first in range(0, strip_tiles, self._batch):
             yield first, tiles[first : first + self._batch]
 
     def stream(self, begin: int, end: int) -> None:

@@ -264,15 +264,15 @@ class Trace(Value):
         An interleaved tensor's elements are pixels of a slice. Where a copy holds an element twice (gather4 may name
         a row twice), the first one counts. An element outside the tensor has the address where its fill lies.
         """
-        wanted = integers("coords", coords)
+        element_coords = integers("coords", coords)
         a = self.tensor_map
-        if len(wanted) != a.rank:
+        if len(element_coords) != a.rank:
             limit = f"{a.rank} coordinates for rank {a.rank}, innermost first"
             fix = f"Use {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round."
-            raise RuleError([argument_range("coords", wanted, limit, fix)])
+            raise RuleError([argument_range("coords", element_coords, limit, fix)])
         outer = 0 if a.interleave.slice_bytes else 1  # the first dimension in which rows differ
-        element = wanted[0] - self.coords[0] if outer else 0
-        hits = np.flatnonzero((self.row_coords[:, outer:] == wanted[outer:]).all(axis=1))
+        element = element_coords[0] - self.coords[0] if outer else 0
+        hits = np.flatnonzero((self.row_coords[:, outer:] == element_coords[outer:]).all(axis=1))
         is_held = len(hits) and 0 <= element < a.inner_elements
         return self.address_in_box(int(hits[0]), element) if is_held else None
 
@@ -290,18 +290,18 @@ class Trace(Value):
         several = integer_array(offset)
         if several is None or not several.ndim:
             number = integer("offset", offset)
-            held = np.flatnonzero((self.source_offset == number) & (self.source_offset >= 0))  # FILL is no offset
-            return int(held[0]) + self.smem_address if len(held) else None
+            hits = np.flatnonzero((self.source_offset == number) & (self.source_offset >= 0))  # FILL is no offset
+            return int(hits[0]) + self.smem_address if len(hits) else None
         present = np.flatnonzero(self.source_offset >= 0)
         order = np.argsort(self.source_offset[present], kind="stable")
-        known = self.source_offset[present][order]
-        wanted = several.astype(np.int64)  # unsigned numbers from 2^63 on turn negative, which no offset is
-        place = np.searchsorted(known, wanted)
-        hit = place < len(known)
-        hit[hit] = known[place[hit]] == wanted[hit]
-        found = np.full(wanted.shape, -1, np.int64)
-        found[hit] = present[order[place[hit]]] + self.smem_address
-        return found
+        offsets = self.source_offset[present][order]
+        queried = several.astype(np.int64)  # unsigned numbers from 2^63 on turn negative, which no offset is
+        place = np.searchsorted(offsets, queried)
+        hit = place < len(offsets)
+        hit[hit] = offsets[place[hit]] == queried[hit]
+        addresses = np.full(queried.shape, -1, np.int64)
+        addresses[hit] = present[order[place[hit]]] + self.smem_address
+        return addresses
 
     def _shared_byte(self, element: int) -> int:
         """The byte of a shared row where an element begins."""

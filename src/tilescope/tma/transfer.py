@@ -216,8 +216,8 @@ def receivers(cta_mask: object, block_count: int) -> list[int]:
     mask = integer("cta_mask", cta_mask)
     most = min(block_count, MAX_CLUSTER_BLOCKS)
     if not 0 < mask < 1 << most:
-        told = CTA_MASK.wording if most else _MASK_WITHOUT_BLOCKS
-        raise told.error(cta_mask=mask, blocks=block_count, whole_mask=(1 << most) - 1)
+        wording = CTA_MASK.wording if most else _MASK_WITHOUT_BLOCKS
+        raise wording.error(cta_mask=mask, blocks=block_count, whole_mask=(1 << most) - 1)
     return [rank for rank in range(most) if mask >> rank & 1]
 
 
@@ -363,15 +363,15 @@ def write_rows(copy: Copy, rows: Bytes, memory: Bytes, walked: Walk | None = Non
     require_memory(copy, walked, walked.reach_bytes, len(memory))
     if not walked.inside.any():
         return
-    kept = np.ascontiguousarray(rows[walked.inside, : walked.reach_bytes])
+    inside_rows = np.ascontiguousarray(rows[walked.inside, : walked.reach_bytes])
     starts = walked.starts[walked.inside]
     if copy.reduce is None:
-        _write_pieces(memory, starts, kept)
+        _write_pieces(memory, starts, inside_rows)
         return
     word = np.dtype(f"u{tensor_map.data_type.bits // 8}")
     for batch in _batches_to_combine(starts, walked.reach_bytes):
         old = _read_pieces(memory, starts[batch], 0, walked.reach_bytes).view(word)
-        words = combined(copy.reduce, tensor_map.data_type, old, kept[batch].view(word))
+        words = combined(copy.reduce, tensor_map.data_type, old, inside_rows[batch].view(word))
         _write_pieces(memory, starts[batch], words.view(np.uint8))
 
 
@@ -403,5 +403,5 @@ def require_memory(copy: Copy, walked: Walk, reach_bytes: int, memory_bytes: int
     if not tensor_map.interleave.slice_bytes:
         coords = (coords[0] + (missing - start) * 8 // tensor_map.data_type.bits, *coords[1:])
     last_start = max(source_offset(tensor_map, tuple(row)) for row in all_coords[walked.inside].tolist())
-    told = _MEMORY_BEHIND_ROW if missing - start >= walked.high_bytes else MEMORY_EXTENT.wording
-    raise told.error(byte=missing, coords=coords, bytes=memory_bytes, needed_bytes=last_start + reach_bytes)
+    wording = _MEMORY_BEHIND_ROW if missing - start >= walked.high_bytes else MEMORY_EXTENT.wording
+    raise wording.error(byte=missing, coords=coords, bytes=memory_bytes, needed_bytes=last_start + reach_bytes)

@@ -198,14 +198,14 @@ def _im2col_coords(a: Im2colMap, coords: tuple[int, ...], offsets: tuple[int, ..
     With an interleave the dims are W, H, D, slices, N and the slice stays; without, channels, W, H, D, N. A store
     (im2col_no_offs) has no offsets.
     """
-    found = np.full((a.pixels_per_column, a.rank), coords, np.int64)
+    pixel_coords = np.full((a.pixels_per_column, a.rank), coords, np.int64)
     advances = np.arange(a.pixels_per_column)
     for (axis, lower, upper), offset in zip(a.corners, offsets or (0,) * (a.rank - 2), strict=True):
         end = a.dims[axis] + upper
-        found[:, axis], advances = _cycled(coords[axis], advances, lower, end, a.element_strides[axis])
-        found[:, axis] += offset
-    found[:, -1] += advances * a.element_strides[-1]
-    return found
+        pixel_coords[:, axis], advances = _cycled(coords[axis], advances, lower, end, a.element_strides[axis])
+        pixel_coords[:, axis] += offset
+    pixel_coords[:, -1] += advances * a.element_strides[-1]
+    return pixel_coords
 
 
 def _wide_coords(a: Im2colWideMap, coords: tuple[int, ...], offsets: tuple[int, ...]) -> Offsets:

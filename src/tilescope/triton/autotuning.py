@@ -140,8 +140,8 @@ def _invalid_errors() -> tuple[type[Exception], ...]:
 
 def _tuning_key(autotuner: Autotuner, kwargs: Mapping[str, object]) -> tuple[object, ...]:
     """The values for which a choice holds: those of the tuning keys, and the types of tensors."""
-    given = {**(autotuner.nargs or {}), **kwargs}
-    named = {name: value for name, value in given.items() if name in autotuner.arg_names}
+    arguments = {**(autotuner.nargs or {}), **kwargs}
+    named = {name: value for name, value in arguments.items() if name in autotuner.arg_names}
     values = [named[name] for name in autotuner.keys if name in named]
     types = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
     return (*values, *types)

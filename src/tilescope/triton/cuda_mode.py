@@ -81,19 +81,19 @@ class TorchCalls:
         if function is self._torch.device:
             return function(*args, **options)  # a name, which is mapped where it is used
         mapped = tuple(self._map_device(value) for value in args)
-        asked_for = _device_by_number(options.get("device"))
+        device = _device_by_number(options.get("device"))
         if "device" in options:
-            options["device"] = self._map_device(asked_for)
+            options["device"] = self._map_device(device)
         if options.get("pin_memory"):
             options["pin_memory"] = False
         result = function(*mapped, **options)
-        if result is None or isinstance(result, _PLAIN) or any(result is given for given in args):
+        if result is None or isinstance(result, _PLAIN) or any(result is argument for argument in args):
             return result
-        if asked_for is None and mapped == args:
-            given = [value for value in _list_entries((*args, *options.values())) if isinstance(value, self._tensor)]
-            self._mark(result, on_cpu=all(hasattr(value, MARK) for value in given))
+        if device is None and mapped == args:
+            tensors = [value for value in _list_entries((*args, *options.values())) if isinstance(value, self._tensor)]
+            self._mark(result, on_cpu=all(hasattr(value, MARK) for value in tensors))
         else:
-            self._mark(result, on_cpu=mapped == args and not is_cuda_device(self._torch, asked_for))
+            self._mark(result, on_cpu=mapped == args and not is_cuda_device(self._torch, device))
         return result
 
     def note_use(self) -> None:

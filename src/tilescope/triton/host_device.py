@@ -244,7 +244,7 @@ def activate(
     """
     import atexit
 
-    made = Device(arch, card, seed, strict, autotune)
-    made.activate()
-    atexit.register(made.close)
-    return made
+    activated = Device(arch, card, seed, strict, autotune)
+    activated.activate()
+    atexit.register(activated.close)
+    return activated

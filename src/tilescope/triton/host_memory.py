@@ -33,11 +33,11 @@ class HostMemory(Memory):
 
     def __init__(self, tensors: Iterable[Tensor], addresses: Iterable[int] = ()) -> None:
         super().__init__()
-        given = [*tensors]
-        extents = merge_extents(find_extent(tensor) for tensor in given)
+        tensor_list = [*tensors]
+        extents = merge_extents(find_extent(tensor) for tensor in tensor_list)
         low, high = _POINTER_RANGE
         likely = np.array([address for address in addresses if low <= address < high], np.uint64)
-        self.extents = _follow_pointers(given, extents, likely)
+        self.extents = _follow_pointers(tensor_list, extents, likely)
         for extent in self.extents:
             _require_free_addresses(extent)
             self._contents.place_at(extent.address, extent.view())
@@ -59,27 +59,27 @@ def _require_free_addresses(extent: Extent) -> None:
 def _follow_pointers(tensors: list[Tensor], extents: list[Extent], addresses: Addresses) -> list[Extent]:
     """The extents, with those that addresses among the arguments, and in tables of them, point into."""
     tables = tensors
-    wanted = addresses
+    unresolved = addresses
     for _ in range(_MOST_LEVELS):
-        wanted = np.unique(np.concatenate([wanted, *(_read_addresses(table) for table in tables)]))
+        unresolved = np.unique(np.concatenate([unresolved, *(_read_addresses(table) for table in tables)]))
         for extent in extents:
-            first, end = _find_within(wanted, extent)
-            wanted = np.delete(wanted, slice(first, end))
-        if not wanted.size:
+            first, end = _find_within(unresolved, extent)
+            unresolved = np.delete(unresolved, slice(first, end))
+        if not unresolved.size:
             return extents
         tables = []
-        found: list[Extent] = []
+        reached: list[Extent] = []
         for tensor in list_live_tensors():
             live = _find_live_extent(tensor)
             if live is None:
                 continue
-            first, end = _find_within(wanted, live)
+            first, end = _find_within(unresolved, live)
             if first < end:
                 tables.append(tensor)
-                found.append(live)
-        if not found:
+                reached.append(live)
+        if not reached:
             return extents
-        extents = merge_extents([*extents, *found])
+        extents = merge_extents([*extents, *reached])
     return extents
 
 
@@ -109,7 +109,7 @@ def _read_addresses(table: Tensor) -> Addresses:
     offset = -extent.address % 8
     if not 8 <= extent.size_bytes - offset <= _TABLE_BYTES:
         return _NO_ADDRESSES
-    whole = (extent.size_bytes - offset) // 8 * 8
-    values: Addresses = extent.view()[offset : offset + whole].view(np.uint64)
+    table_bytes = (extent.size_bytes - offset) // 8 * 8
+    values: Addresses = extent.view()[offset : offset + table_bytes].view(np.uint64)
     low, high = _POINTER_RANGE
     return values[(values >= low) & (values < high)]

@@ -162,9 +162,9 @@ def tensor(array: npt.NDArray[np.generic]) -> HostTensor:
         raise HOST_ARRAY.error(shown=printed(array))
     if array.dtype.hasobject:
         raise NOT_NUMBERS.error()
-    made = HostTensor(array)
-    _wrapped.add(made)
-    return made
+    wrapper = HostTensor(array)
+    _wrapped.add(wrapper)
+    return wrapper
 
 
 def unwrap_view(argument: object) -> object:
@@ -241,5 +241,5 @@ def list_live_tensors() -> list[Tensor]:
     torch = sys.modules.get("torch")
     tensor_class = getattr(torch, "Tensor", None)
     if tensor_class is not None:
-        tensors += [found for found in gc.get_objects() if issubclass(type(found), tensor_class)]
+        tensors += [candidate for candidate in gc.get_objects() if issubclass(type(candidate), tensor_class)]
     return tensors

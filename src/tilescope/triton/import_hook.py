@@ -58,12 +58,12 @@ class ImportHook(MetaPathFinder):
 
     def _import_and_look(self, *arguments: Any, **options: Any) -> ModuleType:
         """Import as Python does, then see whether the module is there, and complete."""
-        found = self._import(*arguments, **options)
+        imported = self._import(*arguments, **options)
         if self._is_waiting:
             module = sys.modules.get(self._name)
             if module is not None and not getattr(module.__spec__, "_initializing", False):
                 self._finish(module)
-        return found
+        return imported
 
     def _finish(self, module: ModuleType) -> None:
         if self._is_waiting:

@@ -25,9 +25,9 @@ class Patches:
 
     def set(self, owner: object, name: str, value: object) -> None:
         """Replace an attribute until `restore`."""
-        own = vars(owner) if isinstance(owner, type) else None
-        if own is not None:
-            before = own.get(name, _MISSING)  # with its staticmethod or property around it
+        attributes = vars(owner) if isinstance(owner, type) else None
+        if attributes is not None:
+            before = attributes.get(name, _MISSING)  # with its staticmethod or property around it
         else:
             before = getattr(owner, name, _MISSING)
         self._replaced.append((owner, name, before))

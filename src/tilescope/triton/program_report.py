@@ -113,24 +113,24 @@ class LaunchLog:
         self._launches[name] += 1
         self._warp_instructions[name] += sum(row.warps for row in run.instructions)
         self._seconds[name] = self._seconds.get(name, 0.0) + seconds
-        found = self._findings.setdefault(name, {})
+        findings = self._findings.setdefault(name, {})
         for finding in run.findings:
-            found.setdefault(identify_finding(finding), (finding, run.call_site))
+            findings.setdefault(identify_finding(finding), (finding, run.call_site))
 
     def report(self, arch: str, notes: Sequence[str]) -> ProgramReport:
         """The launches so far."""
         kernels = []
         for name, launches in self._launches.items():
-            found = [*self._findings[name].values()]
-            found.sort(key=lambda pair: _SEVERITIES.index(pair[0].severity))
+            findings = [*self._findings[name].values()]
+            findings.sort(key=lambda pair: _SEVERITIES.index(pair[0].severity))
             kernels.append(
                 LaunchedKernel(
                     name=name,
                     launches=launches,
                     warp_instructions=self._warp_instructions[name],
                     seconds=self._seconds[name],
-                    findings=tuple(finding for finding, _ in found),
-                    call_sites=tuple(call_site for _, call_site in found),
+                    findings=tuple(finding for finding, _ in findings),
+                    call_sites=tuple(call_site for _, call_site in findings),
                 )
             )
         return ProgramReport(

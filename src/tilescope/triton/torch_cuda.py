@@ -229,14 +229,14 @@ class _DeviceContext:
 
 def _make_generator_class(torch: ModuleType) -> type:
     """torch.Generator, which makes a generator of the CPU for "cuda"; isinstance means torch's own."""
-    own = torch.Generator
+    generator_class = torch.Generator
 
     class GeneratorKind(type):
         def __instancecheck__(cls, value: object) -> bool:
-            return isinstance(value, own)
+            return isinstance(value, generator_class)
 
         def __call__(cls, device: object = "cpu") -> object:
-            return own("cpu" if is_cuda_device(torch, device) else device)
+            return generator_class("cpu" if is_cuda_device(torch, device) else device)
 
     return GeneratorKind("Generator", (), {})
 
@@ -246,9 +246,9 @@ def _marking(function: Callable[..., object]) -> Callable[..., object]:
 
     @functools.wraps(function)
     def make_marked(*args: object, **options: object) -> object:
-        made = function(*args, **options)
-        setattr(made, MARK, True)
-        return made
+        result = function(*args, **options)
+        setattr(result, MARK, True)
+        return result
 
     return make_marked
 

@@ -174,8 +174,8 @@ def make_driver(triton: ModuleType, state: DeviceState) -> object:
     """The driver of a device, as an instance of Triton's base class."""
     from triton.backends.driver import DriverBase
 
-    made: object = type("TilescopeDriver", (DriverMethods, DriverBase), {})(triton, state)
-    return made
+    driver: object = type("TilescopeDriver", (DriverMethods, DriverBase), {})(triton, state)
+    return driver
 
 
 def run_on_active_device(triton: ModuleType, request: LaunchRequest) -> None:

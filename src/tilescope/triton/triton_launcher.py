@@ -108,32 +108,36 @@ class Launcher:
         self, programs: tuple[int, int, int], stream: object, function: LoadedKernel, arguments: Sequence[object]
     ) -> LaunchRequest:
         flat = [*_flatten(self._signature, arguments)]
-        bound = [BoundParameter(*pair) for pair in zip(self._parameters, flat, strict=True)]
+        bound_parameters = [BoundParameter(*pair) for pair in zip(self._parameters, flat, strict=True)]
         scratch = self._allocate_scratch(programs, stream)
-        tensors = [tensor for one in bound if (tensor := _find_tensor(one)) is not None]
-        given = [one.argument for one in bound if one.parameter.type in ("i64", "u64") or one.parameter.is_pointer]
-        addresses = [argument for argument in given if isinstance(argument, int)]
+        tensors = [tensor for bound in bound_parameters if (tensor := _find_tensor(bound)) is not None]
+        possible_addresses = [
+            bound.argument
+            for bound in bound_parameters
+            if bound.parameter.type in ("i64", "u64") or bound.parameter.is_pointer
+        ]
+        addresses = [argument for argument in possible_addresses if isinstance(argument, int)]
         memory = HostMemory([*tensors, *(buffer for buffer in scratch if buffer is not None)], addresses)
         descriptors = iter(self._host.descriptors)
         values: list[Argument] = []
-        for index, one in enumerate(bound):
-            if one.parameter.is_descriptor:
-                tensor = _find_tensor(one)
+        for index, bound in enumerate(bound_parameters):
+            if bound.parameter.is_descriptor:
+                tensor = _find_tensor(bound)
                 if tensor is None:
-                    raise _describe_misfit(one, index, "a TensorDescriptor")
-                described = read_descriptor(one.argument, tensor.data_ptr())
+                    raise _describe_misfit(bound, index, "a TensorDescriptor")
+                described = read_descriptor(bound.argument, tensor.data_ptr())
                 values += self._host.encode_descriptor(next(descriptors, None), described)
-            elif one.parameter.is_pointer:
-                values.append(_find_address(one, index))
+            elif bound.parameter.is_pointer:
+                values.append(_find_address(bound, index))
             else:
-                values.append(encode_number(one.parameter, one.argument, index))
-        wanted = len(function.kernel.parameters) - len(values)
-        if not 0 <= wanted <= len(scratch):
+                values.append(encode_number(bound.parameter, bound.argument, index))
+        scratch_count = len(function.kernel.parameters) - len(values)
+        if not 0 <= scratch_count <= len(scratch):
             raise DeviceError(
                 f"{function.kernel.entry} has {len(function.kernel.parameters)} parameters, and its signature fills "
                 f"{len(values)}: tilescope does not know how Triton {self._triton.__version__} launches it."
             )
-        values += [0 if buffer is None else buffer.data_ptr() for buffer in scratch[:wanted]]
+        values += [0 if buffer is None else buffer.data_ptr() for buffer in scratch[:scratch_count]]
         host = self._host
         return LaunchRequest(
             function.kernel,

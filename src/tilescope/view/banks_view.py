@@ -81,15 +81,15 @@ def draw_tile_report(
         "addresses": _addresses(report, cured),
     }
     worst = [_Worst(number, cost, cost.worst) for number, cost in enumerate(report.costs) if cost.worst is not None]
-    drawn = [one for one in worst if one.instruction.excess] or worst[:1]
-    for one in drawn:
-        grids = {"worst": bank_grid(one.instruction, _worst_title(one), all_banks=all_banks)}
-        cure = None if cured is None else cured.costs[one.number].worst
+    drawn = [entry for entry in worst if entry.instruction.excess] or worst[:1]
+    for entry in drawn:
+        grids = {"worst": bank_grid(entry.instruction, _worst_title(entry), all_banks=all_banks)}
+        cure = None if cured is None else cured.costs[entry.number].worst
         if cure is not None and search is not None:
             wavefronts = counted(cure.wavefronts, "wavefront")
             grids["cured"] = bank_grid(cure, f"With {search.best.label}: {wavefronts}", all_banks=all_banks)
-        parts[f"lanes {one.number}"] = Beside(grids)
-        parts[f"verdict {one.number}"] = _verdict(one.instruction)
+        parts[f"lanes {entry.number}"] = Beside(grids)
+        parts[f"verdict {entry.number}"] = _verdict(entry.instruction)
     parts["legend"] = _WAITING if report.excess else None
     parts["notes"] = _notes(drawn[:1], worst)
     if search is not None:
@@ -101,10 +101,10 @@ def draw_tile_report(
 
 def _notes(first_drawn: list[_Worst], worst: list[_Worst]) -> tuple[str, ...]:
     """What is to be known of the first instruction that is drawn, and of copies; each note once."""
-    copies = [one for one in worst if one.cost.op.is_copy]
+    copies = [entry for entry in worst if entry.cost.op.is_copy]
     notes: list[str] = []
-    for one in (*first_drawn, *copies):
-        notes += [note for note in one.instruction.notes if note != COUNTER_CAVEAT and note not in notes]
+    for entry in (*first_drawn, *copies):
+        notes += [note for note in entry.instruction.notes if note != COUNTER_CAVEAT and note not in notes]
     return tuple(notes)
 
 
@@ -122,8 +122,8 @@ def _costs(report: TileReport) -> Table:
         for cost in report.costs
     ]
     counters = sorted({cost.op.wavefront_counter for cost in report.costs})
-    said = " and by ".join(f"`{counter}`" for counter in counters)
-    return Table.of(records, align="lrrrrl", notes=[f"Counted by {said}"])
+    counted_by = " and by ".join(f"`{counter}`" for counter in counters)
+    return Table.of(records, align="lrrrrl", notes=[f"Counted by {counted_by}"])
 
 
 def _addresses(report: TileReport, cured: TileReport | None) -> Table:
@@ -152,16 +152,16 @@ def draw_layout_search(search: LayoutSearch) -> Drawing:
 def _search_parts(search: LayoutSearch) -> dict[str, Part]:
     listed: list[FoundLayout] = []
     more = []
-    for family, said in _FAMILY_WORDS.items():
-        found = [layout for layout in search if layout.family == family]
-        listed += found[:_MAX_FOUND]
-        if len(found) > _MAX_FOUND:
-            more.append(f"{len(found) - _MAX_FOUND} of {said}")
+    for family, description in _FAMILY_WORDS.items():
+        of_family = [layout for layout in search if layout.family == family]
+        listed += of_family[:_MAX_FOUND]
+        if len(of_family) > _MAX_FOUND:
+            more.append(f"{len(of_family) - _MAX_FOUND} of {description}")
     if search.hardware is not None and search.hardware not in search.found:
         listed.append(search.hardware)
     patterns = [f"{name} (ideal {ideal})" for name, ideal in zip(search.patterns, search.ideal, strict=True)]
     table = Table(
-        ((one.label, *one.wavefronts, one.excess, _how(one)) for one in listed),
+        ((layout.label, *layout.wavefronts, layout.excess, _how(layout)) for layout in listed),
         ("layout", *patterns, "excess", "made by"),
         "Wavefronts of each pattern",
         align="l" + "r" * (len(patterns) + 1),
@@ -178,15 +178,15 @@ def _hardware_words(report: TileReport, search: LayoutSearch) -> str:
         return ""
     made_by = _how(search.hardware)
     named = search.hardware.label if made_by == "TMA" else f"{search.hardware.label} ({made_by})"
-    said = []
+    clauses = []
     for cost, wavefronts in zip(report.costs, search.hardware.wavefronts, strict=True):
         accesses = max(1, cost.instructions)
         there = f"{wavefronts / accesses:.4g}"
         here = f"{cost.wavefronts / accesses:.4g}"
         noun = "wavefront" if there == "1" else "wavefronts"
         compared = "as it is" if there == here else f"instead of {here}"
-        said.append(f"{cost.name} {there} {noun} per access {compared}")
-    return f"Best hardware mode: {named}, {', '.join(said)}."
+        clauses.append(f"{cost.name} {there} {noun} per access {compared}")
+    return f"Best hardware mode: {named}, {', '.join(clauses)}."
 
 
 def bank_grid(report: BankReport, title: str = "Lanes by bank", *, all_banks: bool = False) -> Grid:
@@ -195,17 +195,17 @@ def bank_grid(report: BankReport, title: str = "Lanes by bank", *, all_banks: bo
     Half of the banks are left out if no lane wants them, unless `all_banks` are asked for.
     """
     cell_bytes = report.op.cell_bytes
-    wanted = _lanes_by_cell(report)
+    lanes_by_cell = _lanes_by_cell(report)
 
     def cell(row: _GroupLine, byte: int) -> Cell:
-        lanes = wanted.get(_GroupByte(row.group, row.line + byte))
+        lanes = lanes_by_cell.get(_GroupByte(row.group, row.line + byte))
         if lanes is None:
             return Cell(colour="unused")
         return _lanes_cell(report, row.group, row.line + byte, lanes)
 
     rows: dict[_GroupLine, tuple[str, ...]] = {}
     first_lines: dict[int, _GroupLine] = {}  # of every group
-    for group, address in wanted:
+    for group, address in lanes_by_cell:
         row = _GroupLine(group, address // SMEM_LINE_BYTES * SMEM_LINE_BYTES)
         rows[row] = (f"{row.line:#06x}",)
         first_lines.setdefault(group, row)
@@ -213,7 +213,7 @@ def bank_grid(report: BankReport, title: str = "Lanes by bank", *, all_banks: bo
     if len(report.groups) > 1:  # one group needs no label
         rows = {row: (_lane_words(report.groups[row.group].lanes), *labels) for row, labels in rows.items()}
         names = ("lanes", *names)
-    shown = range(0, SMEM_LINE_BYTES, cell_bytes) if all_banks else _shown_bytes(cell_bytes, wanted)
+    shown = range(0, SMEM_LINE_BYTES, cell_bytes) if all_banks else _shown_bytes(cell_bytes, lanes_by_cell)
     outer = []
     if cell_bytes == BANK_BYTES:
         chunks = range(shown.start // CHUNK_BYTES, shown.stop // CHUNK_BYTES)
@@ -226,7 +226,7 @@ def bank_grid(report: BankReport, title: str = "Lanes by bank", *, all_banks: bo
         cell,
         ruled=[*first_lines.values()],
         outer=outer,
-        notes=_bank_notes(report, wanted, shown),
+        notes=_bank_notes(report, lanes_by_cell, shown),
     )
 
 
@@ -247,12 +247,12 @@ class _GroupLine(NamedTuple):
 def _lanes_by_cell(report: BankReport) -> dict[_GroupByte, list[int]]:
     """The lanes that want each cell, by group and then by address."""
     cell_bytes = report.op.cell_bytes
-    wanted: dict[_GroupByte, list[int]] = {}
+    lanes_by_cell: dict[_GroupByte, list[int]] = {}
     for number, group in enumerate(report.groups):
         starts = {lane: (report.lane_address[lane] or 0) // cell_bytes * cell_bytes for lane in group.lanes}
         for lane in sorted(starts, key=lambda lane: (starts[lane], lane)):
-            wanted.setdefault(_GroupByte(number, starts[lane]), []).append(lane)
-    return wanted
+            lanes_by_cell.setdefault(_GroupByte(number, starts[lane]), []).append(lane)
+    return lanes_by_cell
 
 
 def _lanes_cell(report: BankReport, group_number: int, address: int, lanes: list[int]) -> Cell:
@@ -261,12 +261,12 @@ def _lanes_cell(report: BankReport, group_number: int, address: int, lanes: list
     cell_bytes = report.op.cell_bytes
     bank = bank_of(address)
     waits = any(bank in collision.banks for collision in group.collisions)
-    said = _lane_words(lanes)
+    lane_text = _lane_words(lanes)
     noun = "lane" if len(lanes) == 1 else "lanes"
-    title = f"bytes {address:#x} to {address + cell_bytes - 1:#x}, {bank_words(bank, cell_bytes)}: {noun} {said}"
+    title = f"bytes {address:#x} to {address + cell_bytes - 1:#x}, {bank_words(bank, cell_bytes)}: {noun} {lane_text}"
     if waits:
         title += ", waits for others"
-    text = f"{lanes[0]}+" if _are_apart(lanes) else said  # 7, 0-3, or 0+ for the first of several
+    text = f"{lanes[0]}+" if _are_apart(lanes) else lane_text  # 7, 0-3, or 0+ for the first of several
     link = f"lanes{group.lanes[0]}-bank{bank}"  # those that wait for each other
     return Cell(text, lanes[0], "collision" if waits else "", title, link=link)
 
@@ -313,11 +313,11 @@ def _verdict(report: BankReport) -> str:
     top = [collision for collision in worst.collisions if collision.degree == worst.wavefronts]
     for collision in top[:_MAX_COLLISIONS]:
         pairs = zip(collision.lanes, collision.addresses, strict=True)
-        wanted = [f"{_lane_words(lanes)} ({address:#x})" for lanes, address in pairs]
-        if len(wanted) > _MAX_LANES:
-            wanted = [*wanted[:3], "…", wanted[-1]]
+        waiting = [f"{_lane_words(lanes)} ({address:#x})" for lanes, address in pairs]
+        if len(waiting) > _MAX_LANES:
+            waiting = [*waiting[:3], "…", waiting[-1]]
         banks = bank_words(collision.banks[0], len(collision.banks) * BANK_BYTES)
-        sentences.append(f"In {banks} wait lanes {', '.join(wanted)}.")
+        sentences.append(f"In {banks} wait lanes {', '.join(waiting)}.")
     more = len(top) - _MAX_COLLISIONS
     if more > 0:
         sentences.append(f"So do those of {counted(more, 'more place')}.")

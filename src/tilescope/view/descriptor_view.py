@@ -61,15 +61,15 @@ def draw_inspection(word: Inspection, *, rows: int | None = None, show_bytes: bo
     if not is_tensor_map(word):
         return Drawing(f"{word.name} {word.word:#0{word.bits // 4 + 2}x}", _word_parts(word, rows))
     title = "Not a tensor map"
-    said = "These 128 bytes are not a tensor map of sm_90. The fields below show how they would be read as one."
+    summary = "These 128 bytes are not a tensor map of sm_90. The fields below show how they would be read as one."
     if word.tensor_map is not None:
         title = map_title(word.tensor_map)
-        said = in_words(word.tensor_map)
+        summary = in_words(word.tensor_map)
     ruler = map_ruler(word)
     return Drawing(
         title,
         {
-            "words": said,
+            "words": summary,
             "findings": findings(word.violations),
             "bytes": map_bytes(word, ruler) if show_bytes else None,
             "ruler": ruler,
@@ -91,8 +91,8 @@ def draw_word_readings(readings: WordReadings, rows: int | None = None) -> Drawi
         described = readings.readings[:1]  # no kind fits: what the first would say
     is_one_of_several = len(readings.possible) + len(barriers) > 1
     for word in described:
-        said = f"As a {word.name}:" if is_one_of_several else ""
-        parts[word.name] = (said, *_word_parts(word, rows).values())
+        heading = f"As a {word.name}:" if is_one_of_several else ""
+        parts[word.name] = (heading, *_word_parts(word, rows).values())
     for name, barrier in barriers.items():
         parts[name] = (f"As an {name}:", *_barrier_parts(barrier, readings.word).values())
     return Drawing(f"{readings.word:#x}: {_kinds(readings, barriers)}", parts)
@@ -156,12 +156,12 @@ def draw_descriptor_loop(loop: DescriptorLoop, *, chunks: bool = False) -> Drawi
     layout = loop.canonical
     mn, k = tile.shape
     title = f"{loop.instruction}: descriptors of {loop.operand}, {mn} x {k} {loop.data_type.name} (mn x k)"
-    said = f"{layout.major}-major {layout.mode}, atoms in {tile.atom_order} order, {tile.size_bytes} bytes."
+    summary = f"{layout.major}-major {layout.mode}, atoms in {tile.atom_order} order, {tile.size_bytes} bytes."
     ruler = word_ruler(_inspect(loop[0][0], layout.major, layout.element_bits), "The first descriptor")
     return Drawing(
         title,
         {
-            "layout": said,
+            "layout": summary,
             "findings": severities(loop.findings),
             "facts": Table(loop.facts),
             "ruler": ruler,
@@ -203,7 +203,7 @@ def _addresses(word: Inspection, rows: int) -> dict[str, Part]:
 
     drawn_rows, elements = drawn.shape
     columns = {first: Header.of_numbers(first, per_chunk) for first in range(0, elements, per_chunk)}
-    said = (
+    key = (
         f"One instruction reads {rows} x {k} elements (mn x k), {rows * k * bits // 8} bytes: "
         "the address of every 16-byte chunk, coloured by the four banks that hold it."
     )
@@ -211,7 +211,7 @@ def _addresses(word: Inspection, rows: int) -> dict[str, Part]:
     for first in range(0, drawn_rows, _ROWS_BESIDE):
         band = range(first, min(first + _ROWS_BESIDE, drawn_rows))
         grids[f"rows {first}"] = Grid.of("", names, band, columns, cell, rule_every=layout.atom_rows)
-    return {"key": said, "addresses": Beside(grids)}
+    return {"key": key, "addresses": Beside(grids)}
 
 
 def _steps(loop: DescriptorLoop) -> Table:
@@ -304,7 +304,11 @@ def draw_agreement(agreement: Agreement) -> Drawing:
     if isinstance(agreement.correction, OperandDescriptor) and agreement.correction_major is not None:
         right = _inspect(agreement.correction, agreement.correction_major, agreement.element_bits)
         pairs = zip(word.fields, right.fields, strict=True)
-        wrong = [one.name for one, other in pairs if one.raw != other.raw and one.name not in right.ignored]
+        wrong = [
+            field.name
+            for field, right_field in pairs
+            if field.raw != right_field.raw and field.name not in right.ignored
+        ]
         if wrong:
             right_ruler = word_ruler(right, f"What reads these copies: {right.word:#018x}")
     return Drawing(
@@ -361,8 +365,8 @@ def _barrier_parts(barrier: Mbarrier | MbarrierToken, word: int) -> dict[str, Pa
         fields.append(field(21, 41, "- bytes", f"bytes missing: {barrier.tx_bytes}", 4))
         fields.append(field(1, 20, "- expected", f"arrivals that end a phase: {barrier.count}", 5))
     else:
-        known = f"bytes missing: {barrier.tx_bytes_lowest} to {barrier.tx_bytes_highest}"
-        fields.append(field(32, 41, "- bytes, upper", known, 4))
+        meaning = f"bytes missing: {barrier.tx_bytes_lowest} to {barrier.tx_bytes_highest}"
+        fields.append(field(32, 41, "- bytes, upper", meaning, 4))
         fields.append(field(0, 31, "no state", "the lower half of a token is not the state", "unused"))
     notes = ("Counts are stored negated; unnamed bits are 0.",)
     return {"state": f"It is in {barrier.state}. {_STALE}", "ruler": BitRuler("", tuple(fields), notes=notes)}

@@ -92,7 +92,9 @@ class Drawing:
         drawn: list[tuple[str, Part]] = []
         for name, part in self.named:
             if isinstance(part, Beside):
-                pictures = {inner: one for inner, one in part.named if isinstance(one, Grid | BitRuler)}
+                pictures = {
+                    inner: inner_part for inner, inner_part in part.named if isinstance(inner_part, Grid | BitRuler)
+                }
                 drawn.append((name, Beside(pictures)))
             elif isinstance(part, Grid | BitRuler | Legend) or name == "key":
                 drawn.append((name, part))
@@ -108,8 +110,8 @@ class Drawing:
         for name, part in self.named:
             if isinstance(part, Beside):
                 grouped: dict[str, tuple[Part, ...]] = {}
-                for inner, one in part.named:
-                    grouped[inner] = (*grouped.get(inner, ()), change(one))
+                for inner, inner_part in part.named:
+                    grouped[inner] = (*grouped.get(inner, ()), change(inner_part))
                 changed.append((name, Beside(grouped)))
             else:
                 changed.append((name, change(part)))

@@ -75,8 +75,8 @@ def named_parts(parts: Parts) -> NamedParts:
     (('rule', 'Nothing moves.'), ('notes', 'One.'), ('notes', 'Two.'))
     """
     named: list[tuple[str, Part]] = []
-    for name, given in parts.items():
-        several = given if isinstance(given, tuple) else (given,)
+    for name, value in parts.items():
+        several = value if isinstance(value, tuple) else (value,)
         named += [(name, part) for part in several if part]
     return tuple(named)
 

@@ -96,7 +96,7 @@ def _blocks(part: Part) -> Iterator[Block]:
         case Legend():
             yield fit_block(laid_out(part).draw(_WIDEST - _SWATCH), _WIDEST)
         case Beside():
-            inner = [list(_inner_blocks(one, is_dense=part.is_dense)) for one in part.parts]
+            inner = [list(_inner_blocks(inner_part, is_dense=part.is_dense)) for inner_part in part.parts]
             columns = [below(blocks, gap=_BAND_GAP) for blocks in inner]
             for _, line in pack_lines([(block.width, block) for block in columns], _WIDEST, _BESIDE_GAP):
                 yield abreast(line, _BESIDE_GAP)
@@ -119,7 +119,7 @@ def _figures(drawing: Drawing) -> Iterator[Grid | BitRuler]:
     """Grids and rulers in the order of the page."""
     for part in drawing.parts:
         inner = part.parts if isinstance(part, Beside) else (part,)
-        yield from (one for one in inner if isinstance(one, Grid | BitRuler))
+        yield from (figure for figure in inner if isinstance(figure, Grid | BitRuler))
 
 
 def mark_pinned(drawings: Sequence[Labelled], pins: Sequence[Pin]) -> list[Labelled]:
@@ -132,10 +132,10 @@ def mark_pinned(drawings: Sequence[Labelled], pins: Sequence[Pin]) -> list[Label
 
 def _mark_pin(drawings: list[Labelled], pin: Pin) -> list[Labelled]:
     figures = [figure for _, drawing in drawings for figure in _figures(drawing)]
-    found = _find_pin(figures[pin.figure], pin) if pin.figure < len(figures) else None
-    if found is None:
+    pinned = _find_pin(figures[pin.figure], pin) if pin.figure < len(figures) else None
+    if pinned is None:
         return drawings
-    partners = frozenset(found.link.split()[:1])
+    partners = frozenset(pinned.link.split()[:1])
     numbers = count()
 
     def marked(part: Part) -> Part:

@@ -104,9 +104,9 @@ def _sparse_sentences(fragment: Fragment) -> Iterator[str]:
         lanes = QUAD_LANES // fragment.copies
         read = []
         for selector in range(fragment.copies):
-            own = range(selector * lanes, (selector + 1) * lanes)
+            read_lanes = range(selector * lanes, (selector + 1) * lanes)
             noun = "lane" if lanes == 1 else "lanes"
-            read.append(f"selector {selector} reads {noun} {listed(own)}")
+            read.append(f"selector {selector} reads {noun} {listed(read_lanes)}")
         yield f"Of every four lanes, {listed(read)}; the elements are drawn for selector 0."
 
 
@@ -136,16 +136,16 @@ def walk_fragment(fragment: Fragment, *, lane: int | None = None, **_: object) -
     first = (lane or 0) // WARP_LANES * WARP_LANES
     more = " …" if fragment.values > _MAX_SAID else ""
     for thread in range(first, min(first + WARP_LANES, fragment.threads)):
-        held = ", ".join(map(str, fragment.held_by(thread)[:_MAX_SAID]))
-        yield Step(f"T{thread}", f"thread {thread} holds {held}{more}")
+        elements = ", ".join(map(str, fragment.held_by(thread)[:_MAX_SAID]))
+        yield Step(f"T{thread}", f"thread {thread} holds {elements}{more}")
 
 
 def _block(fragment: Fragment) -> tuple[int, int]:
     """How many neighbouring rows or columns share a register."""
     width = max(1, min(REGISTER_BITS // fragment.element_bits, fragment.values))
-    held = fragment.held_by(0)[:width]
-    rows = len({row for row, _ in held})
-    columns = len({column for _, column in held})
+    elements = fragment.held_by(0)[:width]
+    rows = len({row for row, _ in elements})
+    columns = len({column for _, column in elements})
     return (rows, columns) if 1 in (rows, columns) else (1, 1)
 
 
@@ -197,9 +197,9 @@ def _thread_grid(fragment: Fragment, width: int, lane: int, value: int) -> Grid:
     coords = np.stack([row, column], axis=-1)
 
     def cell(thread: int, first: int) -> Cell:
-        held = coords[thread, first : first + width]
-        first_row, first_column = held.min(axis=0).tolist()
-        last_row, last_column = held.max(axis=0).tolist()
+        elements = coords[thread, first : first + width]
+        first_row, first_column = elements.min(axis=0).tolist()
+        last_row, last_column = elements.max(axis=0).tolist()
         text = f"{number_span(first_row, last_row)},{number_span(first_column, last_column)}"  # "0,0-1" or "2-3,5"
         title = f"thread {thread}, values {extent(first, width)}: ({text}) of matrix {matrix[thread, first]}"
         return Cell(text, thread % WARP_LANES, title=title, link=f"T{thread}V{first} T{thread}")

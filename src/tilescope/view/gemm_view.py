@@ -109,11 +109,11 @@ def _gemm_refusals(gemm: GemmPlan, *, why: bool) -> Part:
     if why or not gemm.refused:
         reasons = ((by(tile.tile), "; ".join(map(str, tile.violations))) for tile in gemm.refused)
         return Table(reasons, title="Refused")
-    said = f"{counted(len(gemm.refused), 'tile')} refused"
+    sentence = f"{counted(len(gemm.refused), 'tile')} refused"
     leading = sum(tile.would_lead for tile in gemm.refused)
     if leading:
-        said += f", {leading} of which would rank before this one"
-    return f"{said}; `--why` names the reasons."
+        sentence += f", {leading} of which would rank before this one"
+    return f"{sentence}; `--why` names the reasons."
 
 
 def _elements(gemm: GemmPlan) -> str:

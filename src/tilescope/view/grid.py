@@ -151,11 +151,11 @@ class Grid:
             _cut_words(named, shown_rows, nouns[0]),
             _cut_words({column: str(column) for column in across}, shown_columns, nouns[1]),
         ]
-        said = [*notes]
+        all_notes = [*notes]
         if any(cut):
-            said.append(f"Drawn: {' and '.join(filter(None, cut))}.")
+            all_notes.append(f"Drawn: {' and '.join(filter(None, cut))}.")
         tiers = (*outer, Tier.of(names[-1], (across[column] for column in shown_columns)))
-        return cls(title, tiers, tuple(lines), names[:-1], tuple(said))
+        return cls(title, tiers, tuple(lines), names[:-1], tuple(all_notes))
 
     def marked(self, links: Collection[str]) -> Self:
         """The grid with a focus on the cells that bear one of the links.
@@ -166,10 +166,10 @@ class Grid:
         """
         if not links:
             return self
-        asked = {*links}
+        link_set = {*links}
 
         def marked(cell: Cell) -> Cell:
-            return replace(cell, mark="focus") if asked & {*cell.link.split()} else cell
+            return replace(cell, mark="focus") if link_set & {*cell.link.split()} else cell
 
         rows = (replace(row, cells=tuple(map(marked, row.cells))) for row in self.rows)
         return replace(self, rows=tuple(rows))
@@ -264,7 +264,7 @@ def place_items(items: tuple[Spanning, ...]) -> Iterator[tuple[int, Spanning]]:
 
 def _cut_items(items: tuple[Spanning, ...], first: int, stop: int) -> tuple[Spanning, ...]:
     """What cells or headers show of the columns `first` to below `stop`."""
-    kept: list[Spanning] = []
+    pieces: list[Spanning] = []
     for start, item in place_items(items):
         low = max(start, first)
         high = min(start + item.span, stop)
@@ -272,5 +272,5 @@ def _cut_items(items: tuple[Spanning, ...], first: int, stop: int) -> tuple[Span
             continue
         is_larger = 2 * (high - low) > item.span
         has_room = high - low >= len(item.text)  # a column has room for a character
-        kept.append(replace(item, span=high - low, text=item.text if is_larger or has_room else ""))
-    return tuple(kept)
+        pieces.append(replace(item, span=high - low, text=item.text if is_larger or has_room else ""))
+    return tuple(pieces)

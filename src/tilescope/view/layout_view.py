@@ -56,9 +56,9 @@ def draw_layout(
     if canonical is not None:
         return draw_operand(canonical, layout, element)
     pieces = Pieces.of(layout)
-    asked = None if element is None else oriented(layout.major, *element)
-    links = set() if asked is None else {f"{asked[0]},{asked[1] // pieces.elements * pieces.elements}"}
-    grid = pieces.grid("The tile in shared memory", asked=asked).marked(links)
+    focus = None if element is None else oriented(layout.major, *element)
+    links = set() if focus is None else {f"{focus[0]},{focus[1] // pieces.elements * pieces.elements}"}
+    grid = pieces.grid("The tile in shared memory", asked=focus).marked(links)
     return _draw_pieces(layout, pieces, {"tile": grid}, element)
 
 
@@ -113,14 +113,14 @@ def draw_difference(one: Layout, other: Layout, *, element: Element | None = Non
     whole = whole and pieces.addresses.size <= _MAX_COMPARED_PIECES
     most = (_MAX_WHOLE, _MAX_WHOLE) if whole else (_MAX_COMPARED, _MAX_COMPARED)
     shown = element or first
-    asked: Element | None = None
+    focus: Element | None = None
     if shown is not None and not whole:
         mn, k, *_ = shown
-        asked = oriented(one.major, mn, k) if one.major == other.major else (mn, k)
+        focus = oriented(one.major, mn, k) if one.major == other.major else (mn, k)
     grids = Beside(
         {
-            "first": pieces.grid("The first", most, asked=asked, elsewhere=marked),
-            "second": other_pieces.grid("The second", most, asked=asked, elsewhere=marked),
+            "first": pieces.grid("The first", most, asked=focus, elsewhere=marked),
+            "second": other_pieces.grid("The second", most, asked=focus, elsewhere=marked),
         }
     )
     facts = {"the first": f"`{one!r}`", "the second": f"`{other!r}`"}
@@ -129,10 +129,10 @@ def draw_difference(one: Layout, other: Layout, *, element: Element | None = Non
     if first is None:
         title = "The layouts are the same: every element has the same address in both"
         return Drawing(title, {"grids": grids, "key": pieces.key, "facts": Table(facts)})
-    said = f"element {first}: {_in_both(one, other, first)}"
+    difference = f"element {first}: {_in_both(one, other, first)}"
     legend = Legend((Entry("is elsewhere in the other layout", 5, "collision", "5"),))
     title = f"The layouts differ: {int(elsewhere.sum())} of {elsewhere.size} elements are elsewhere"
-    table = Table({"first difference": said} | facts)
+    table = Table({"first difference": difference} | facts)
     return Drawing(title, {"grids": grids, "legend": legend, "key": pieces.key, "facts": table})
 
 
@@ -172,9 +172,9 @@ def _in_both(one: Layout, other: Layout, element: tuple[int, ...]) -> str:
 
 def describe_layout(layout: Layout) -> str:
     """The tile's extents, its elements' width, and which index is contiguous."""
-    said = f"{by(layout.shape)} elements of {counted(layout.element_bits, 'bit')}"
+    description = f"{by(layout.shape)} elements of {counted(layout.element_bits, 'bit')}"
     contiguous = contiguous_index(layout)
-    return said if contiguous is None else f"{said}: mn x k, {contiguous} contiguous"
+    return description if contiguous is None else f"{description}: mn x k, {contiguous} contiguous"
 
 
 def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:

@@ -19,7 +19,9 @@ def draw_map_log(log: MapLog, *, title: str = "") -> Drawing:
     """The summary, or a title in its place; the refused maps in full, the accepted ones in one line each, and remarks."""
     refused = [*log.with_verdict("refused"), *log.with_verdict("not understood")]
     accepted = log.with_verdict("accepted")
-    parts: dict[str, Part | tuple[Part, ...]] = {f"line {one.line}": _in_full(one) for one in refused[:_IN_FULL]}
+    parts: dict[str, Part | tuple[Part, ...]] = {
+        f"line {logged.line}": _in_full(logged) for logged in refused[:_IN_FULL]
+    }
     parts["more refused"] = _one_line_each(refused[_IN_FULL:], "Refused too", are_rules_shown=True)
     parts["accepted"] = _one_line_each(accepted, "Accepted")
     parts["remarks"] = _remarks(accepted)
@@ -44,9 +46,9 @@ def _in_full(one: LoggedMap) -> tuple[Part, ...]:
 def _one_line_each(maps: Iterable[LoggedMap], title: str, *, are_rules_shown: bool = False) -> Table:
     """A row for each map: how often it is there, its lines, and the map in short."""
     rows = []
-    for one in maps:
-        times = f"x {one.times}" if one.times > 1 else ""
-        rows.append((times, _lines(one), _said(one, are_rules_shown)))
+    for logged in maps:
+        times = f"x {logged.times}" if logged.times > 1 else ""
+        rows.append((times, _lines(logged), _said(logged, are_rules_shown)))
     return Table(rows, ("", "line", "map"), title, "rl")
 
 
@@ -66,10 +68,10 @@ def _remarks(accepted: Iterable[LoggedMap]) -> Table:
     """What is accepted and wrong or slow, a row for each rule: its lines, and what it says of the first."""
     first: dict[str, Violation] = {}
     lines: dict[str, list[int]] = {}
-    for one in accepted:
-        for remark in one.violations:
+    for logged in accepted:
+        for remark in logged.violations:
             first.setdefault(remark.rule, remark)
-            lines.setdefault(remark.rule, []).extend(one.lines)
+            lines.setdefault(remark.rule, []).extend(logged.lines)
     rows = []
     for rule, remark in first.items():
         where = lines_in_words(tuple(sorted(set(lines[rule]))), _LINES_IN_ROW)

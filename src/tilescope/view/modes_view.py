@@ -103,10 +103,10 @@ def _holders_grid(index: npt.NDArray[np.int64], shape: tuple[int, int]) -> Grid:
         if len(holding_it) > 1:
             text += "+"
         named = holding_it[:_MAX_HOLDERS]
-        said = ", ".join(f"thread {holder.thread} value {holder.value}" for holder in named)
+        holder_names = ", ".join(f"thread {holder.thread} value {holder.value}" for holder in named)
         links = [holder.link for holder in named]
         links.append(f"T{first.thread}")
-        return Cell(text, first.thread % 8, title=f"({row}, {column}): {said}", link=" ".join(links))
+        return Cell(text, first.thread % 8, title=f"({row}, {column}): {holder_names}", link=" ".join(links))
 
     rows, columns = shape
     most = (WARP_LANES, _MAX_COLUMNS)

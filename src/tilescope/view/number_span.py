@@ -57,12 +57,12 @@ def runs(
     >>> runs([0, 1, 2, 5]), runs([0, 2, 4], step=2, alike=lambda number: number > 2)
     ([(0, 2), (5, 5)], [(0, 2), (4, 4)])
     """
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for number in numbers:
-        if found:
-            first, last = found[-1]
+        if spans:
+            first, last = spans[-1]
             if number == last + step and alike(number) == alike(last):
-                found[-1] = (first, number)
+                spans[-1] = (first, number)
                 continue
-        found.append((number, number))
-    return found
+        spans.append((number, number))
+    return spans

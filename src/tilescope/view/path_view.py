@@ -129,13 +129,13 @@ def _reading_stops(path: ElementPath) -> dict[str, str]:
             f"element ({read.mn}, {read.k}) of what it reads"
         )
     if path.register is not None:
-        held = path.register
-        bits = extent(held.first_bit, path.plan.problem.data_type.bits, " to ")
+        register = path.register
+        bits = extent(register.first_bit, path.plan.problem.data_type.bits, " to ")
         stops["registers"] = (
-            f"fragment {held.block} of {held.instruction}: lane {held.lane}, register {held.register}, bits {bits}"
+            f"fragment {register.block} of {register.instruction}: lane {register.lane}, register {register.register}, bits {bits}"
         )
-        if held.address_lane is not None:
-            stops["registers"] += f"; ldmatrix.x4 takes its row's address from lane {held.address_lane}"
+        if register.address_lane is not None:
+            stops["registers"] += f"; ldmatrix.x4 takes its row's address from lane {register.address_lane}"
     if path.result is not None:
         stops["result"] = _result_words(path)
     return stops

@@ -147,9 +147,9 @@ class PathWindow:
     @cached_property
     def fragment(self) -> Fragment:
         """The fragment that holds the element after ldmatrix."""
-        held = fragment_of(self.operand, self.path.plan.problem.data_type.name)
-        assert held is not None  # asked for where a register was found in it
-        return held
+        fragment_layout = fragment_of(self.operand, self.path.plan.problem.data_type.name)
+        assert fragment_layout is not None  # asked for where a register was found in it
+        return fragment_layout
 
     @cached_property
     def k_per_step(self) -> int | None:
@@ -263,12 +263,12 @@ class PathWindow:
             return {
                 str(row): _ResultLines([Chunk(row, number) for number in self.numbers], row, row) for row in self.rows
             }
-        found = {}
+        lines = {}
         for number, header in self._headers().items():
             first = number * self.chunk_elements
             chunks = [Chunk(row, number) for row in self.rows]
-            found[header] = _ResultLines(chunks, first, first + self.chunk_elements - 1)
-        return found
+            lines[header] = _ResultLines(chunks, first, first + self.chunk_elements - 1)
+        return lines
 
     def _holder_text(self, first: int, last: int) -> str:
         """Who holds rows or columns of D."""

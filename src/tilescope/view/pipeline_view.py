@@ -51,8 +51,8 @@ def _list_steps(steps: Iterable[Step | Loop], depth: int) -> Iterable[str]:
         else:
             target = ", ".join(step.target) if isinstance(step.target, tuple) else step.target
             arguments = [f"{name} {value}" for name, value in step.arguments.items()]
-            said = ", ".join([f"{indent}{step.op} `{target}`", *arguments])
-            yield said if step.when is None else f"{said} where {step.when}"
+            line = ", ".join([f"{indent}{step.op} `{target}`", *arguments])
+            yield line if step.when is None else f"{line} where {step.when}"
 
 
 def draw_simulation(
@@ -110,9 +110,9 @@ def walk_simulation(
     lanes = timeline.lanes()
     for tick in range(timeline.ticks.first, timeline.ticks.end):
         running = {lane: span for lane, spans in lanes.items() for span in spans if span.runs_at(tick)}
-        said = [f"{lane.names[0]}: {span.cell.title}" for lane, span in running.items() if lane.kind == "role"]
+        states = [f"{lane.names[0]}: {span.cell.title}" for lane, span in running.items() if lane.kind == "role"]
         links = [span.cell.link.split()[-1] for span in running.values()]
-        yield WalkStep(" ".join(links), f"tick {tick}: {'; '.join(said) or 'no role runs'}")
+        yield WalkStep(" ".join(links), f"tick {tick}: {'; '.join(states) or 'no role runs'}")
 
 
 def _barriers(simulation: Simulation) -> Table:

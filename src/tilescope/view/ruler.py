@@ -201,9 +201,9 @@ def byte_grid(ruler: BitRuler, title: str, content: bytes) -> Grid:
         where = f"byte {number} = {content[number]:#04x}, bits {extent(number * 8, 8)}"
         if not inside:
             return Cell(text, "unused", title=f"{where}: no field")
-        said = "; ".join(f"{field.name} = {field.value}" for field in inside)
+        values = "; ".join(f"{field.name} = {field.value}" for field in inside)
         mark: Mark = next((field.mark for field in inside if field.mark), "")
-        return Cell(text, inside[0].colour, mark, f"{where}: {said}", link=" ".join(field.link for field in inside))
+        return Cell(text, inside[0].colour, mark, f"{where}: {values}", link=" ".join(field.link for field in inside))
 
     starts = {start: f"{start:#04x}" for start in range(0, len(content), _BYTES_PER_ROW)}
     return Grid.of(title, ("", "byte"), starts, range(min(_BYTES_PER_ROW, len(content))), cell)

@@ -53,7 +53,7 @@ def draw_kernel_run(
     title = f"{source_name(run.entry)}: grid {by(_trim_extents(run.grid))}, block {by(_trim_extents(run.block))}"
     if prod(run.cluster) > 1:
         title += f", cluster {by(_trim_extents(run.cluster))}"
-    told = Drawing(
+    drawing = Drawing(
         title,
         {
             "outcome": outcome_sentence(run, accepted=accepted),
@@ -64,16 +64,16 @@ def draw_kernel_run(
         },
     )
     if texts is not None:
-        told = told.with_parts(cost_parts(run, texts, all_lines=all_lines))
+        drawing = drawing.with_parts(cost_parts(run, texts, all_lines=all_lines))
     elif is_page or lines:
-        told = told.with_parts({"lines": _lines(run, all_lines=all_lines)})
+        drawing = drawing.with_parts({"lines": _lines(run, all_lines=all_lines)})
     if timeline is not None:
-        told = told.with_parts(dict(draw_simulation(timeline).named))
+        drawing = drawing.with_parts(dict(draw_simulation(timeline).named))
     if smem is not None:
-        told = told.with_parts(smem_parts(smem))
+        drawing = drawing.with_parts(smem_parts(smem))
     if state is not None and not is_page:
-        told = told.with_parts(state_parts(state))
-    return told
+        drawing = drawing.with_parts(state_parts(state))
+    return drawing
 
 
 def _findings(run: KernelRun, accepted: Sequence[Violation]) -> tuple[Table, ...]:

@@ -39,9 +39,9 @@ def draw_scale_layout(
     row = scales.format
     if element is not None:
         block = element[0], element[1] // row.block
-    asked_for = _asked_for(block, element)
+    title = _asked_for(block, element)
     if scales.atom == "8x4":
-        return draw_small_atoms(scales, block, asked_for)
+        return draw_small_atoms(scales, block, title)
     size = f"{scales.rows} x {scales.k} elements, {row.name}: {scales.rows} x {scales.blocks} of {row.scale_type}"
     sentence = (
         f"One scale for {row.block} elements of k. Four scales of a row are a 32-bit word; "
@@ -57,7 +57,7 @@ def draw_scale_layout(
         f"Scale factors of {size}",
         {
             "sentence": sentence,
-            "element": None if block is None else _place_table(scales, block, asked_for),
+            "element": None if block is None else _place_table(scales, block, title),
             "grids": Beside({"atom": atom, "columns": columns}),
             "tables": Beside({"steps": _steps(scales), "facts": _facts(scales)}),
         },
@@ -183,23 +183,23 @@ def _column_facts(scales: ScaleLayout) -> str:
     """Columns of tensor memory; fewer for B of a pair with m = 128, whose halves of n lie in quarters of their own."""
     along = scales.atoms[1]
     columns = scales.word_columns
-    said = f"{columns * along}: {columns} for each word of k"
+    columns_text = f"{columns * along}: {columns} for each word of k"
     if scales.rows not in (192, 256):  # up to 128 columns they are as many; the other widths no pair has
-        return said
+        return columns_text
     as_b = scales.columns_per_word("B", m=128, cta_group=2)
-    return f"{said}; as B of a pair with m = 128: {as_b * along}, {as_b} for each word"
+    return f"{columns_text}; as B of a pair with m = 128: {as_b * along}, {as_b} for each word"
 
 
 def draw_scale_lanes(lanes: ScaleLanes) -> Drawing:
     """The lanes of a warp with the row or column whose scales their register holds."""
-    held = {lanes.lane(index): index for index in range(lanes.extent)}
+    indices = {lanes.lane(index): index for index in range(lanes.extent)}
     name = "row" if lanes.operand == "A" else "column"
 
     def cell(first: int, offset: int) -> Cell:
         lane = first + offset
-        if lane not in held:
+        if lane not in indices:
             return Cell("", "unused", title=f"lane {lane}: not looked at")
-        index = held[lane]
+        index = indices[lane]
         return Cell(str(index), index, title=f"lane {lane}: {name} {index}")
 
     grid = Grid.of(f"Which {name} each lane's register serves", ("lane", "+"), range(0, 32, 8), range(8), cell)

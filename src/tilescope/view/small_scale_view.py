@@ -65,11 +65,11 @@ def _place_table(scales: ScaleLayout, asked: tuple[int, int], title: str) -> Tab
     width = scales.format.block
     offset = scales.offset(row, block)
     atom, byte = divmod(offset, SCALE_ATOM[scales.atom].size_bytes)
-    told = {
+    facts = {
         "scale": f"row {row}, block {block} (k {extent(block * width, width, ' to ')})",
         "in memory": f"byte {offset} ({offset:#x}): atom {atom}, row {byte // ATOM_SCALES}, byte {byte % ATOM_SCALES}",
     }
-    return Table(told, title=title)
+    return Table(facts, title=title)
 
 
 def _facts(scales: ScaleLayout) -> Table:

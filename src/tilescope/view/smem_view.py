@@ -82,8 +82,8 @@ def letter(writer: int) -> str:
     >>> letter(0), letter(27)
     ('A', 'AB')
     """
-    rest, last = divmod(writer, len(_LETTERS))
-    return (letter(rest - 1) if rest else "") + _LETTERS[last]
+    higher, last = divmod(writer, len(_LETTERS))
+    return (letter(higher - 1) if higher else "") + _LETTERS[last]
 
 
 class _Look(NamedTuple):
@@ -128,9 +128,9 @@ class _Memory:
 
     def look(self, address: int) -> _Look:
         """What the chunk at an address looks like."""
-        known = self.looks.get(address)
-        if known is not None:
-            return known
+        cached = self.looks.get(address)
+        if cached is not None:
+            return cached
         chunk = slice(address, address + CHUNK_BYTES)
         counts = Counter(self.writers[chunk].tolist())
         tile = int(self.tiles[address])
@@ -144,7 +144,9 @@ class _Memory:
 
     def barriers_at(self, address: int) -> list[int]:
         """The mbarriers that a chunk holds."""
-        return [one for one in self.picture.mbarriers if address - _BARRIER_BYTES < one < address + CHUNK_BYTES]
+        return [
+            barrier for barrier in self.picture.mbarriers if address - _BARRIER_BYTES < barrier < address + CHUNK_BYTES
+        ]
 
 
 class _Band(NamedTuple):
@@ -171,13 +173,13 @@ def _bands(picture: SmemPicture, memory: _Memory) -> Iterator[_Band]:
 
     was_tile = False
     for look, alike in groupby(lines, looks):
-        own = [*alike]
+        alike_lines = [*alike]
         is_tile = any(chunk.tile is not None for chunk in look)
-        shown = own[:_TILE_LINES] if is_tile else []
-        yield from (_Band(line, 1, is_new=line == own[0]) for line in shown)
-        rest = own[len(shown) :]
-        if rest:
-            yield _Band(rest[0], len(rest), is_new=was_tile and not is_tile)
+        shown = alike_lines[:_TILE_LINES] if is_tile else []
+        yield from (_Band(line, 1, is_new=line == alike_lines[0]) for line in shown)
+        folded = alike_lines[len(shown) :]
+        if folded:
+            yield _Band(folded[0], len(folded), is_new=was_tile and not is_tile)
         was_tile = is_tile
 
 
@@ -241,25 +243,25 @@ def _element(traced: Trace | None, address: int) -> str:
 
 def _tooltip(picture: SmemPicture, memory: _Memory, band: _Band, address: int) -> str:
     look = memory.look(address)
-    told = [chunk_bytes(address)]
+    parts = [chunk_bytes(address)]
     if band.lines > 1:
-        told = [f"{counted(band.lines, 'line')} from {band.first:#x} on, {chunk_bytes(address)} and below"]
-    told += [f"written by {letter(writer)}: {name_writer(picture.writers[writer])}" for writer in look.writers]
+        parts = [f"{counted(band.lines, 'line')} from {band.first:#x} on, {chunk_bytes(address)} and below"]
+    parts += [f"written by {letter(writer)}: {name_writer(picture.writers[writer])}" for writer in look.writers]
     if not look.writers and not look.barriers:
-        told.append("not written")
+        parts.append("not written")
     if look.is_under_way:
-        told.append("the copy is pending: its bytes may not be there")
+        parts.append("the copy is pending: its bytes may not be there")
     if look.tile is not None and band.lines == 1:
         traced = memory.traces[look.tile]
         origin = None if traced is None else traced.element_at(address)
         if traced is not None and origin is not None and origin.coords is not None:
             tensor = f"{traced.tensor_map.data_type.name} with dims {traced.tensor_map.dims}"
-            told.append(f"{origin.holds} {origin.coords} of the tensor of {tensor} at {traced.tensor_map.address:#x}")
-    told += [f"mbarrier at {barrier:#x}" for barrier in memory.barriers_at(address)]
+            parts.append(f"{origin.holds} {origin.coords} of the tensor of {tensor} at {traced.tensor_map.address:#x}")
+    parts += [f"mbarrier at {barrier:#x}" for barrier in memory.barriers_at(address)]
     if look.writers and band.lines == 1:
         words = memory.content[address : address + CHUNK_BYTES].view(np.uint32)
-        told.append("holds " + " ".join(f"{word:08x}" for word in words.tolist()))
-    return "; ".join(told)
+        parts.append("holds " + " ".join(f"{word:08x}" for word in words.tolist()))
+    return "; ".join(parts)
 
 
 def name_writer(writer: SmemWriter) -> str:

@@ -166,7 +166,7 @@ def _table(part: Table, _: Room = WITHOUT_LIMIT) -> Laid:
         return prose(text, width, classes=" ".join(classes))
 
     lines = part.lines()
-    rows = [[cell(column, *said) for column, said in enumerate(line)] for line in lines]
+    rows = [[cell(column, *entry) for column, entry in enumerate(line)] for line in lines]
     widths = [max(block.width for block in column) for column in zip(*rows, strict=True)]
     starts = [sum(widths[:column]) + _COLUMN_GAP * column for column in range(len(widths))]
     anchors = [  # of texts: their left ends, or their right ones

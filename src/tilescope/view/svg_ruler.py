@@ -57,8 +57,8 @@ def _has_room(field: BitField, width: float) -> bool:
 def _ruler_row(row: RulerRow, bits: int, stub: float, *, bit_width: float, linked: bool) -> Block:
     width = stub + bits * bit_width
     if not row.fields:
-        said = f"{row.label}: no named bits" if row.label else "no named bits"
-        return Block(width, _EMPTY_ROW, label(0, 16, said, "small muted"))
+        message = f"{row.label}: no named bits" if row.label else "no named bits"
+        return Block(width, _EMPTY_ROW, label(0, 16, message, "small muted"))
     body = label(stub - 10, _NUMBERS + _FIELD_HEIGHT / 2 + 4, row.label, "l")
     for piece in row.pieces:
         left = stub + (row.first_bit + bits - 1 - piece.high) * bit_width

@@ -163,8 +163,8 @@ def fit_block(block: Block, widest: float) -> Block:
 
 def stack_titled(title: str, blocks: Iterable[Block], notes: Iterable[str], width: float, gap: float = 8) -> Block:
     """Blocks under their title and above their notes."""
-    said = [prose(note, width, size=SMALL, classes="small muted") for note in notes]
-    return below([prose(title, width, size=SUBTITLE, classes="sub"), *blocks, *said], gap)
+    note_blocks = [prose(note, width, size=SMALL, classes="small muted") for note in notes]
+    return below([prose(title, width, size=SUBTITLE, classes="sub"), *blocks, *note_blocks], gap)
 
 
 def prose(text: str, width: float, *, size: int = BODY, classes: str = "") -> Block:

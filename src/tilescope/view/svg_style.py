@@ -57,8 +57,8 @@ _ON_DARK = (
 
 def figure_style(ground: str) -> str:
     """The rules for a figure that has no ground of its own, and stands on a "light" or a "dark" one."""
-    own = _ON_DARK if ground == "dark" else _ON_LIGHT
-    return style_sheet() + "".join(_under_drawing(selectors) + block for selectors, block in _RULE.findall(own))
+    rules = _ON_DARK if ground == "dark" else _ON_LIGHT
+    return style_sheet() + "".join(_under_drawing(selectors) + block for selectors, block in _RULE.findall(rules))
 
 
 def _under_drawing(selectors: str) -> str:

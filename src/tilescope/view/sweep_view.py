@@ -39,9 +39,9 @@ def draw_sweep(sweep: Sweep) -> Drawing:
 
 def _common_words(sweep: Sweep) -> list[str]:
     """What all problems say alike, besides the tile."""
-    asked = [_options(row.problem) for row in sweep.rows if row.problem is not None]
+    options = [_options(row.problem) for row in sweep.rows if row.problem is not None]
     common = []
-    for words in zip(*asked, strict=True):  # the types of all problems, then their majorness, and so on
+    for words in zip(*options, strict=True):  # the types of all problems, then their majorness, and so on
         is_alike = len(set(words)) == 1
         if is_alike and words[0]:
             common.append(words[0])
@@ -52,8 +52,8 @@ def _problem_record(row: SweepRow, common: list[str]) -> dict[str, object]:
     """A problem with its best plan in numbers."""
     problem = row.asked
     if row.problem is not None:
-        own = [word for word in _options(row.problem) if word and word not in common]
-        problem = " ".join([by(row.problem.tile), *own])
+        differing = [word for word in _options(row.problem) if word and word not in common]
+        problem = " ".join([by(row.problem.tile), *differing])
     if not row.has_plan:
         nothing = dict.fromkeys(("box", "copies", "request", "smem", "bandwidth"), "")
         return {"problem": problem, "swizzle": "no plan", **nothing}

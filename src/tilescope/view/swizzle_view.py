@@ -236,13 +236,13 @@ def _rule_of_box_rows(swizzle: Swizzle, rows_per_line: int, start: int, sources:
     period = swizzle.period_lines
     offset = swizzle.base_offset(start)
     line = f"r / {rows_per_line} + {offset}" if offset else f"r / {rows_per_line}"
-    mistakes = [[place ^ row % period for place in range(len(held))] for row, held in enumerate(sources)]
-    wrong = next(row for row, held in enumerate(sources) if held != mistakes[row])
-    held = " ".join(map(str, sources[wrong]))
+    mistakes = [[place ^ row % period for place in range(len(chunks))] for row, chunks in enumerate(sources)]
+    wrong = next(row for row, chunks in enumerate(sources) if chunks != mistakes[row])
+    stored = " ".join(map(str, sources[wrong]))
     mistaken = " ".join(map(str, mistakes[wrong]))
     return (
         f"{rows_per_line} rows share a line: chunk c of row r is stored at `c ^ (({line}) % {period})`, "
-        f"not at `c ^ (r % {period})`. Row {wrong} holds `{held}`, not `{mistaken}`."
+        f"not at `c ^ (r % {period})`. Row {wrong} holds `{stored}`, not `{mistaken}`."
     )
 
 

@@ -49,7 +49,7 @@ class Table:
         noun: str = "rows",
     ) -> None:
         if isinstance(rows, Mapping):
-            rows = [(name, said) for name, said in rows.items() if said != ""]
+            rows = [(name, value) for name, value in rows.items() if value != ""]
         listed = [*rows]
         if most is not None and len(listed) > most:
             notes = (*notes, f"The first {most} of {len(listed)} {noun}.")

@@ -41,16 +41,16 @@ def draw_map_report(
 
     With `show_bytes`, also the descriptor that the map is encoded into, or why there is none.
     """
-    said = {"findings": findings(report.violations)}
+    finding_parts = {"findings": findings(report.violations)}
     if report.tensor_map is None:
         broken = counted(broken_rules(report.violations), "broken rule")
-        return Drawing(f"Refused: {broken}", {**said, "arguments": arguments_table(asked or {})})
+        return Drawing(f"Refused: {broken}", {**finding_parts, "arguments": arguments_table(asked or {})})
     drawn = map_parts(report.tensor_map)
     title = map_title(report.tensor_map)
     encoded = _encoded_parts(report.tensor_map) if show_bytes else {}
     if report.accepted:
-        return Drawing(f"Accepted. {title}", {**drawn, **said, **encoded})
-    return Drawing(f"Sound arguments, which the driver refused. {title}", {**said, **drawn, **encoded})
+        return Drawing(f"Accepted. {title}", {**drawn, **finding_parts, **encoded})
+    return Drawing(f"Sound arguments, which the driver refused. {title}", {**finding_parts, **drawn, **encoded})
 
 
 def broken_rules(violations: Iterable[Violation]) -> int:

@@ -52,8 +52,8 @@ class _Axis(NamedTuple):
             return cls(name, dim, tuple(range(low, low + units * unit + 1, unit)), extent, unit)
         step = unit << (ceil_div(units, scaled) - 1).bit_length()  # a power of two: round numbers
         ticks = range(rounded_up(low, step), high, step)
-        kept = (tick for tick in ticks if not any(first < tick < end for first, end in copied))
-        edges = sorted({low, 0, extent, high, *kept, *chain(*copied)})
+        shown_ticks = (tick for tick in ticks if not any(first < tick < end for first, end in copied))
+        edges = sorted({low, 0, extent, high, *shown_ticks, *chain(*copied)})
         return cls(name, dim, tuple(edges), extent, step, exact=False)
 
     def cell_of(self, index: int) -> int:
@@ -98,11 +98,11 @@ class _CopiedRows(NamedTuple):
 
     def intervals(self) -> dict[int, Interval]:
         """What is copied of each line, from its first element to behind its last."""
-        found: dict[int, Interval] = {}
+        intervals: dict[int, Interval] = {}
         for line, start in zip(self.lines, self.starts, strict=True):
-            first, end = found.get(line, (start, start))
-            found[line] = (min(first, start), max(end, start + self.length))
-        return dict(sorted(found.items()))
+            first, end = intervals.get(line, (start, start))
+            intervals[line] = (min(first, start), max(end, start + self.length))
+        return dict(sorted(intervals.items()))
 
 
 class _Plane(NamedTuple):
@@ -164,13 +164,13 @@ def plane(trace: Trace, exact: tuple[int, int]) -> Grid:
         if not is_inside:
             words.append("outside the tensor")
         where = ", ".join(words)
-        found = copied_cells.get((line[0], column[0]))
-        if found is None:
+        copied_cell = copied_cells.get((line[0], column[0]))
+        if copied_cell is None:
             return Cell("·", "unused", title=where) if is_inside else Cell(title=where)
-        title = f"{where}: {found.title}"
+        title = f"{where}: {copied_cell.title}"
         if is_inside:
-            return replace(found, title=title)
-        return replace(found, text=f"({found.text})", colour="fill", title=title)
+            return replace(copied_cell, title=title)
+        return replace(copied_cell, text=f"({copied_cell.text})", colour="fill", title=title)
 
     return Grid.of(
         "The copy in the tensor",

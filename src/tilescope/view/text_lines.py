@@ -133,11 +133,11 @@ def _cut_word(word: str, width: int) -> list[str]:
     spaced = re.sub("`[^`]*`", lambda code: code[0].replace(" ", "` `"), word)
     cut: list[str] = []
     for part in spaced.split(" "):
-        found = pieces(part)
-        if len(found) != 1:  # code and words beside it stay together
+        spans = pieces(part)
+        if len(spans) != 1:  # code and words beside it stay together
             cut.append(part)
             continue
-        text, is_code = found[0]
+        text, is_code = spans[0]
         cut += [f"`{piece}`" if is_code else piece for piece in _pieces_of_width(text, width)]
     return cut
 
@@ -155,8 +155,8 @@ def _pieces_of_width(text: str, width: int) -> list[str]:
 def _add_title_and_notes(title: str, lines: list[Line], notes: Iterable[str], width: int) -> list[Line]:
     """Lines under their title and above their notes; notes are no wider than what they belong to."""
     note_width = min(width, max(_NOTE_WIDTH, _block_width(lines)))
-    said = [line for note in notes for line in wrap_text(note, note_width, "muted")]
-    return [*wrap_text(title, width, "title"), *lines, *said]
+    note_lines = [line for note in notes for line in wrap_text(note, note_width, "muted")]
+    return [*wrap_text(title, width, "title"), *lines, *note_lines]
 
 
 @lines_of.register

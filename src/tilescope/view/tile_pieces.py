@@ -101,9 +101,9 @@ class Pieces:
             place = row - self.corner[0], (column - self.corner[1]) // self.elements
             address = int(self.addresses[place])
             mark: Mark = "collision" if elsewhere is not None and elsewhere[place] else ""
-            said = f"{self.where(row, column)}: at {address:#x}, from bank {bank_of(address)}"
+            tooltip = f"{self.where(row, column)}: at {address:#x}, from bank {bank_of(address)}"
             text = f"{address:#05x}" if in_bytes else str(address // self.bytes)
-            return Cell(text, address // CHUNK_BYTES % CHUNKS_PER_LINE, mark, title=said, link=f"{row},{column}")
+            return Cell(text, address // CHUNK_BYTES % CHUNKS_PER_LINE, mark, title=tooltip, link=f"{row},{column}")
 
         rows, columns = self.firsts()
         notes = []
@@ -116,28 +116,28 @@ class Pieces:
 
     def memory(self, title: str, colour: str = "its column of the tile", most: int = _MAX_LINES) -> Grid:
         """The lines of shared memory that the tile touches; a cell names the first element of the piece it holds."""
-        held: dict[int, list[Element]] = {}
+        elements_at: dict[int, list[Element]] = {}
         for first, address in zip(product(*self.firsts()), self.addresses.ravel().tolist(), strict=True):
-            held.setdefault(address // self.bytes * self.bytes, []).append(first)
+            elements_at.setdefault(address // self.bytes * self.bytes, []).append(first)
         rows_are_k = self.names == ("k", "mn")  # cells name mn before k all the same
 
         def mn_first(row: object, column: object) -> str:
             return f"{column},{row}" if rows_are_k else f"{row},{column}"
 
         def cell(address: int) -> Cell:
-            if address not in held:
+            if address not in elements_at:
                 return Cell("", "gap", title=f"from byte {address:#x} on: not of the tile")
-            (row, column), *others = held[address]
+            (row, column), *others = elements_at[address]
             title = f"from byte {address:#x} on: {self.where(row, column)}"
             if others:
                 title += f", and {counted(len(others), 'other')}"
-            link = " ".join(f"{row},{column}" for row, column in held[address][:_MAX_LINKS])
+            link = " ".join(f"{row},{column}" for row, column in elements_at[address][:_MAX_LINKS])
             number = (column - self.corner[1]) // self.elements
             return Cell(mn_first(row, column), number, title=title, link=link)
 
         note = f"A cell names the {mn_first(*self.names)} that its piece starts with. Colour: {colour}."
         row_bytes = memory_row_bytes(self.bytes)
-        lines = sorted({address // row_bytes * row_bytes for address in held})
+        lines = sorted({address // row_bytes * row_bytes for address in elements_at})
         return memory_grid(title, lines, cell, piece_bytes=self.bytes, most=most, notes=[note])
 
 

@@ -96,7 +96,7 @@ def _of_block(events: Sequence[Event], instances: Instances, block: int, *, at_e
 
     Roles of the block are called by their own names, and slots of other blocks are left out.
     """
-    own = []
+    block_events = []
     under_way = _under_way(events) if at_end else ()
     for event in (*events, *under_way):
         role = instances[event.role]
@@ -105,8 +105,8 @@ def _of_block(events: Sequence[Event], instances: Instances, block: int, *, at_e
         if subject.block == block or (slots and event.op == "flight"):
             name = role.name if role.block == block else event.role
             is_as_named = (name, slots) == (event.role, event.slots)  # as all are in a pipeline of one block
-            own.append(event if is_as_named else replace(event, role=name, slots=slots))
-    return own
+            block_events.append(event if is_as_named else replace(event, role=name, slots=slots))
+    return block_events
 
 
 def _events_in(events: list[Event], ticks: Ticks) -> list[Event]:

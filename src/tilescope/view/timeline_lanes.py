@@ -198,9 +198,9 @@ def _end_of_use(event: Event, events: list[Event]) -> int:
 def _barrier_lanes(events: list[Event], instances: Instances, block: int, ticks: Ticks) -> Lanes:
     """The phases of every barrier of the block that is used, each up to the tick in which it ends."""
     used = {event.barrier for event in events if event.op != "phase" or ticks.first < event.start < ticks.end}
-    own = [name for name in used if name in instances and instances[name].block == block]
+    names = [name for name in used if name in instances and instances[name].block == block]
     lanes: Lanes = {}
-    for name in sorted(own, key=lambda name: (instances[name].row_name, instances[name].stage or 0)):
+    for name in sorted(names, key=lambda name: (instances[name].row_name, instances[name].stage or 0)):
         barrier = instances[name]
         ends = sorted((event.start, event.phase) for event in events if event.op == "phase" and event.barrier == name)
         running = ends[-1][1] + 1 if ends else 0
@@ -234,8 +234,8 @@ def _role_entries(events: list[Event], operations: set[str]) -> Iterator[Entry]:
     letters = dict.fromkeys(letter for operation, letter in _LETTER.items() if operation in operations)
     meanings = {letter: operation for operation, letter in _LETTER.items()} | _MEANING
     if letters:
-        said = ", ".join(f"{letter} {meanings[letter]}" for letter in letters)
-        yield Entry(f"{said}; the number is the stage", "unused", sample="c0")
+        letter_meanings = ", ".join(f"{letter} {meanings[letter]}" for letter in letters)
+        yield Entry(f"{letter_meanings}; the number is the stage", "unused", sample="c0")
     if any(event.op in ("wait", "tail") and event.end - event.start > 1 for event in events):
         yield Entry("a wait", "gap", sample="full[0]")
     if any(event.op == "flight" and event.slots for event in events):

@@ -139,15 +139,15 @@ def _lane_grid(layout: TmemLayout, cta: int, element: Element | None) -> Grid:
     def cell(lane: int, start: int) -> Cell:
         stop = min(start + starts.step, starts.stop)
         where = f"lanes {extent(lane, _BAND_LANES)}, columns {start}-{stop - 1}"
-        held = owners.held(lane, start, stop)
-        if held is None:
+        owner = owners.held(lane, start, stop)
+        if owner is None:
             return Cell("", "unused", title=f"{where}: free")
-        rows = number_span(held.first_row, held.last_row)
-        columns = number_span(held.first_column, held.last_column)
+        rows = number_span(owner.first_row, owner.last_row)
+        columns = number_span(owner.first_column, owner.last_column)
         is_asked = any((lane, column) in marked for column in range(start, stop))
         return Cell(
             f"{rows}, {columns}" if scales else columns,
-            colour=(held.first_row - cta * layout.rows) // _BAND_LANES,
+            colour=(owner.first_row - cta * layout.rows) // _BAND_LANES,
             mark="focus" if is_asked else "",
             title=f"{where}: {layout.names[0]} {rows}, {layout.names[1]} {columns}",
         )
@@ -157,8 +157,8 @@ def _lane_grid(layout: TmemLayout, cta: int, element: Element | None) -> Grid:
         quarter = "" if lane % QUARTER_LANES else f"warp {lane // QUARTER_LANES}"
         labels[lane] = (quarter, lanes)
         if not scales:
-            held = owners.held(lane, starts.start, starts.stop)
-            labels[lane] += ("" if held is None else number_span(held.first_row, held.last_row),)
+            owner = owners.held(lane, starts.start, starts.stop)
+            labels[lane] += ("" if owner is None else number_span(owner.first_row, owner.last_row),)
     notes = []
     if scales and len(starts) < layout.columns:
         notes.append(f"Columns {number_span(starts[0], starts[-1])} of {layout.columns}.")
@@ -242,7 +242,7 @@ def _budget_grid(budget: TmemBudget) -> Grid:
 
     def cell(start: int, offset: int) -> Cell:
         first = start + offset
-        held = [
+        parts = [
             part
             for part in budget.parts
             if part.first_column is not None
@@ -250,11 +250,11 @@ def _budget_grid(budget: TmemBudget) -> Grid:
             and first < part.first_column + part.columns
         ]
         columns = f"columns {extent(first, _BUDGET_COLUMNS, ' to ')}"
-        if not held:
+        if not parts:
             return Cell("", "unused", title=f"{columns}: free")
-        names = ", ".join(part.name for part in held)
-        links = " ".join(f"part{colours[part.name]}" for part in held)
-        return Cell(held[0].name[:_BUDGET_LETTERS], colours[held[0].name], title=f"{columns}: {names}", link=links)
+        names = ", ".join(part.name for part in parts)
+        links = " ".join(f"part{colours[part.name]}" for part in parts)
+        return Cell(parts[0].name[:_BUDGET_LETTERS], colours[parts[0].name], title=f"{columns}: {names}", link=links)
 
     across = range(0, TMEM_COLUMNS // QUARTERS, _BUDGET_COLUMNS)
     down = range(0, TMEM_COLUMNS, TMEM_COLUMNS // QUARTERS)

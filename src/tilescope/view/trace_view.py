@@ -52,8 +52,8 @@ def draw_trace(
     """
     links = {_chunk(trace, place.address // CHUNK_BYTES * CHUNK_BYTES).link for place in places} - {""}
     tensor = plane(trace, exact).marked(links)
-    asked = {place.address // SMEM_LINE_BYTES * SMEM_LINE_BYTES for place in places}
-    shared = _memory(trace, lines, asked).marked(links)
+    focus_lines = {place.address // SMEM_LINE_BYTES * SMEM_LINE_BYTES for place in places}
+    shared = _memory(trace, lines, focus_lines).marked(links)
     if places:
         tensor = tensor.around_marks(_PLACE_ROWS)  # without rows where the tensor is drawn to scale
     return Drawing(
@@ -154,11 +154,11 @@ def _filled_or_dropped(trace: Trace) -> str:
 def _chunk(trace: Trace, address: int) -> Cell:
     """The cell of 16 bytes of shared memory."""
     a = trace.tensor_map
-    held = [trace.element_at(address + byte) for byte in (0, 7, 8, 15)]  # the ends of both halves
-    if len({origin.holds for origin in held}) > 1:
-        held = [trace.element_at(address + byte) for byte in range(CHUNK_BYTES)]
-    kinds = {origin.holds for origin in held}
-    row = next((origin.row for origin in held if origin.row is not None), None)
+    origins = [trace.element_at(address + byte) for byte in (0, 7, 8, 15)]  # the ends of both halves
+    if len({origin.holds for origin in origins}) > 1:
+        origins = [trace.element_at(address + byte) for byte in range(CHUNK_BYTES)]
+    kinds = {origin.holds for origin in origins}
+    row = next((origin.row for origin in origins if origin.row is not None), None)
     where = chunk_bytes(address)
     if row is None:
         return Cell("-", "gap", title=f"{where}: the copy leaves them alone")
@@ -166,15 +166,15 @@ def _chunk(trace: Trace, address: int) -> Cell:
     link = f"{row}.{(physical - trace.smem_address) % a.pitch_bytes // CHUNK_BYTES}"
     label = link if chunks_of_row(trace) > 1 else str(row)
     if "element" not in kinds:
-        said = _filled_or_dropped(trace)
-        title = f"{where}: {label} {said}, coordinates {_span(held)} are outside the tensor"
+        fate = _filled_or_dropped(trace)
+        title = f"{where}: {label} {fate}, coordinates {_span(origins)} are outside the tensor"
         return Cell("fill" if trace.is_load else "drop", "fill", title=title, link=link)
     text = label
     if "fill" in kinds:
         text += _CUT_SIGN
     if (physical ^ address) & a.swizzle.flip_bytes:
         text += _SWAPPED_SIGN
-    elements = [origin for origin in held if origin.holds == "element"]
+    elements = [origin for origin in origins if origin.holds == "element"]
     sources = [element.source_offset for element in elements if element.source_offset is not None]
     title = f"{where}: elements {_span(elements)}, tensor bytes {min(sources):#x} to {max(sources):#x}"
     if "overrun" in kinds:
@@ -231,8 +231,8 @@ def _outside_meanings(trace: Trace, tensor: Grid, shared: Grid) -> Iterator[Entr
     yield _entry("the store also overwrites the bytes after the row", overrun, mark="collision")
     swapped = _first(shared, lambda cell: isinstance(cell.colour, int) and _SWAPPED_SIGN in cell.text)
     yield _entry("its 8-byte halves are exchanged", swapped, sign=_SWAPPED_SIGN)
-    asked = _first(shared, lambda cell: cell.mark == "focus")
-    yield _entry("what was asked for", asked, mark="focus")
+    marked = _first(shared, lambda cell: cell.mark == "focus")
+    yield _entry("what was asked for", marked, mark="focus")
 
 
 def _first(grid: Grid, is_meant: Callable[[Cell], bool]) -> Cell | None:
@@ -264,11 +264,11 @@ def _facts(trace: Trace) -> Table:
     facts["written"] = f"{trace.written_bytes} bytes of {memory} memory"
     facts["outside"] = _outside(trace)
     if trace.overrun_bytes:
-        said = "bytes behind the rows' ends are overwritten: a store writes whole 16 bytes"
-        facts["overrun"] = f"{trace.overrun_bytes} {said}"
+        explanation = "bytes behind the rows' ends are overwritten: a store writes whole 16 bytes"
+        facts["overrun"] = f"{trace.overrun_bytes} {explanation}"
     if trace.base_offset:
-        said = f"the buffer starts on line {trace.base_offset} of the swizzle's pattern"
-        facts["base offset"] = f"{trace.base_offset}: {said}"
+        explanation = f"the buffer starts on line {trace.base_offset} of the swizzle's pattern"
+        facts["base offset"] = f"{trace.base_offset}: {explanation}"
     facts["basis"] = trace.basis
     return Table(facts)
 
@@ -279,14 +279,14 @@ def _outside(trace: Trace) -> str:
     others = trace.rows - whole_rows
     overrun_bytes = trace.overrun_bytes // others if others else 0
     cut_bytes = trace.outside_bytes - overrun_bytes  # of a row; what overruns is not dropped
-    said = []
+    parts = []
     if whole_rows:
-        said.append(f"{whole_rows} of {trace.rows} rows")
+        parts.append(f"{whole_rows} of {trace.rows} rows")
     if cut_bytes and whole_rows:
-        said.append(f"{cut_bytes} bytes of the other {others}")
+        parts.append(f"{cut_bytes} bytes of the other {others}")
     elif cut_bytes:
-        said.append(f"{cut_bytes} bytes of {'every' if others > 1 else 'the'} row")
-    return f"{' and '.join(said)}: {_filled_or_dropped(trace)}" if said else ""
+        parts.append(f"{cut_bytes} bytes of {'every' if others > 1 else 'the'} row")
+    return f"{' and '.join(parts)}: {_filled_or_dropped(trace)}" if parts else ""
 
 
 def draw_identification(tile: Identification) -> Drawing:

@@ -23,7 +23,7 @@ def is_own_user(client: Endpoint | None, server: Endpoint | None) -> bool:
     """Whether a connection comes from a process of the user who runs this one; False where the system does not say so."""
     if client is None or server is None:
         return False
-    names = {(one, other) for one in _names(client) for other in _names(server)}
+    names = {(client_name, server_name) for client_name in _names(client) for server_name in _names(server)}
     users = [row[_USER] for row in _rows() if (row[_LOCAL], row[_REMOTE]) in names]
     return users == [str(os.getuid())]
 

@@ -71,8 +71,8 @@ class Field:
             return self.input.read(written)
         except ValueError as error:
             wrong, instead = error.args
-            known = READERS.get(self.input.read)
-            limit = self.input.hint.rstrip(".") if known is None else f"{self.name} is {known.called}"
+            reader = READERS.get(self.input.read)
+            limit = self.input.hint.rstrip(".") if reader is None else f"{self.name} is {reader.called}"
             raise ARGUMENT_TYPE.error(argument=self.name, found=wrong, limit=limit, fix=f"Write {instead}.") from None
 
 

@@ -81,13 +81,13 @@ class Form:
     @property
     def state_words(self) -> str:
         """What the form says, in one line: its choice and its fields, but for those that say what is taken anyway."""
-        said = [self.chosen.replace("_", " ")] if self.chosen else []
+        parts = [self.chosen.replace("_", " ")] if self.chosen else []
         for entry in self.fields:
             written = self.written[entry.name][:_STATE_CHARACTERS].strip()
             is_hidden = entry.name in self.description.rare and written == entry.preset
             if written and written != entry.default and not is_hidden:
-                said.append(entry.input.label if entry.control == "tick" else " ".join(written.split()))
-        return " · ".join(shortened(words, LONGEST_STATE_WORDS) for words in said)
+                parts.append(entry.input.label if entry.control == "tick" else " ".join(written.split()))
+        return " · ".join(shortened(words, LONGEST_STATE_WORDS) for words in parts)
 
     @property
     def rare_fields(self) -> tuple[Field, ...]:
@@ -101,9 +101,9 @@ class Form:
 
     def asked(self) -> Asked:
         """What the question is asked; RuleError where a field cannot be read. Fields that stay empty say nothing."""
-        said: dict[str, object] = {}
+        values: dict[str, object] = {}
         if self.page.chooser is not None:
-            said[self.page.chooser.name] = self.chosen
+            values[self.page.chooser.name] = self.chosen
         wrong: list[Violation] = []
         for entry in self.fields:
             try:
@@ -112,10 +112,10 @@ class Form:
                 wrong.extend(error.violations)
                 continue
             if value is not None:
-                said[entry.name] = value
+                values[entry.name] = value
         if wrong:
             raise RuleError(wrong)
-        return self.description.asking(Asked(said, self.description.limits))
+        return self.description.asking(Asked(values, self.description.limits))
 
     def answer(self) -> Answer:
         """What the library says to it; RuleError where a field cannot be read or the library refuses."""
@@ -207,9 +207,9 @@ class Form:
         labels = {entry.name: entry.input.label for entry in self.fields}
         for entry in fields_of(self.page.forms[chosen]):
             is_shared = labels.get(entry.name) == entry.input.label
-            kept = self.written[entry.name] if is_shared else entry.preset
-            if kept != entry.preset and entry.takes(kept):
-                query[entry.name] = kept
+            text = self.written[entry.name] if is_shared else entry.preset
+            if text != entry.preset and entry.takes(text):
+                query[entry.name] = text
         return address(self.page.name, query | self._left_query())
 
     def wrong_fields(self, violations: Iterable[Violation]) -> frozenset[str]:
@@ -268,14 +268,14 @@ class Form:
         turn, until none is left.
         """
         try:
-            own = self.description.fixes(self.asked(), answer)
+            fixes = self.description.fixes(self.asked(), answer)
         except RuleError:  # a field that cannot be read
-            own = {}
+            fixes = {}
         cures = {path for path in map(self.cure, violations) if path is not None}
-        if not own and len(cures) > 1:
+        if not fixes and len(cures) > 1:
             changes = self._all_changes()
-            own = {"Apply all": changes} if changes else {}
-        paths = {label: self.path(**fields) for label, fields in own.items()}
+            fixes = {"Apply all": changes} if changes else {}
+        paths = {label: self.path(**fields) for label, fields in fixes.items()}
         return {label: path for label, path in paths.items() if path not in cures}
 
     def _all_changes(self) -> dict[str, str]:
@@ -307,12 +307,12 @@ def filled_form(page: Page, query: Mapping[str, str]) -> Form:
         raise RuleError([unknown_name(choice.input.label.lower(), choice.name, chosen, page.forms)])
     fields = fields_of(page.forms[chosen])
     written = {field.name: query.get(field.name, field.preset) for field in fields}
-    known = [*written] if choice is None else [*written, choice.name]
+    names = [*written] if choice is None else [*written, choice.name]
     if page.is_compared:
-        known.append(LEFT)
-    strange = [name for name in query if name not in (*known, STEP, PIN, TICKS)]
+        names.append(LEFT)
+    strange = [name for name in query if name not in (*names, STEP, PIN, TICKS)]
     if strange:
-        raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
+        raise RuleError(unknown_name("field", name[:80], name, names) for name in strange[:8])
     step = query.get(STEP, "")
     pins = query.get(PIN, "")
     return Form(

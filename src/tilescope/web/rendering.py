@@ -149,7 +149,7 @@ def _page_html(
         gallery=GALLERY,
         run_examples=EXAMPLES if form.page.name == "run" else (),
         can_record=form.description.record is not None
-        and any("steps" in one.values for one in violations if sheet is None),
+        and any("steps" in violation.values for violation in violations if sheet is None),
         recorded_steps=RECORDED_STEPS,
         recorded_seconds=RECORDED_SECONDS,
         source_languages=LANGUAGES,
@@ -273,10 +273,10 @@ def _draw_labelled(grid: Grid, blocks: GridBlocks, scale: float) -> Markup:
         "colours": [[colour_of(tint).name, ink(tint)] for tint in tints],
         "cells": cells,
     }
-    told = json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")
+    payload = json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")
     data = Markup('<script type="application/json" class="painted-cells">{}</script>')
     drawn = _svg(blocks.cells, scale, " paint")
-    return _svg(blocks.labels, scale, " labels", edge=0) + drawn + data.format(Markup(told))  # noqa: S704  no "<" in it
+    return _svg(blocks.labels, scale, " labels", edge=0) + drawn + data.format(Markup(payload))  # noqa: S704  no "<" in it
 
 
 def _svg(drawn: Block, scale: float, kind: str = "", *, edge: int = 2) -> Markup:

@@ -32,8 +32,8 @@ class Comparison(NamedTuple):
 
         RuleError where the left state has no answer.
         """
-        kept = right.form.left
-        return None if kept is None else cls(Sheet.of(kept), right)
+        left_form = right.form.left
+        return None if left_form is None else cls(Sheet.of(left_form), right)
 
     @property
     def sentence(self) -> str:

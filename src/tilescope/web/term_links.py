@@ -50,14 +50,14 @@ def link_terms(text: str, told: set[str] | None) -> Iterator[TextPiece]:
 
 def _with_links(text: str, told: set[str]) -> Iterator[TextPiece]:
     reached = 0
-    for found in _TERM.finditer(text):
-        link = _link_of(found, told)
+    for match in _TERM.finditer(text):
+        link = _link_of(match, told)
         if link is None:
             continue
-        if reached < found.start():
-            yield TextPiece(text[reached : found.start()])
+        if reached < match.start():
+            yield TextPiece(text[reached : match.start()])
         yield link
-        reached = found.end()
+        reached = match.end()
     if reached < len(text):
         yield TextPiece(text[reached:])
 

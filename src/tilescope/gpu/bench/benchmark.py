@@ -101,7 +101,7 @@ def bench(
                 speeds = measure(topic, [setting.case for setting in settings])
                 for setting, speed in zip(settings, speeds, strict=True):
                     measured.append(Rate(table=setting.table, setting=setting.name, gb_per_s=round(speed, 1)))
-    made = Benchmark(
+    benchmark = Benchmark(
         **here.facts,
         seed=seed,
         rates=tuple(measured),
@@ -109,8 +109,8 @@ def bench(
         weighed_by=None if weighed_by is None else weighed_by.name,
     )
     if save_as is None:
-        return made
-    return replace(made, saved=str(save_card(save_as, card_cells(made))))
+        return benchmark
+    return replace(benchmark, saved=str(save_card(save_as, card_cells(benchmark))))
 
 
 def rates(

@@ -175,16 +175,16 @@ class LtProduct:
             self._set("MatmulDescSetAttribute", self._description, attribute, value)
 
     def _made(self, call: str, *values: int) -> c_void_p:
-        made = c_void_p()
-        _require_success(getattr(self._library, f"cublasLt{call}")(byref(made), *values), f"cublasLt{call}")
-        return made
+        handle = c_void_p()
+        _require_success(getattr(self._library, f"cublasLt{call}")(byref(handle), *values), f"cublasLt{call}")
+        return handle
 
     def _layout(self, kind: int, rows: int, columns: int) -> c_void_p:
-        made = c_void_p()
+        layout = c_void_p()
         call = self._library.cublasLtMatrixLayoutCreate
-        status = call(byref(made), kind, c_uint64(rows), c_uint64(columns), ctypes.c_int64(rows))
+        status = call(byref(layout), kind, c_uint64(rows), c_uint64(columns), ctypes.c_int64(rows))
         _require_success(status, "cublasLtMatrixLayoutCreate")
-        return made
+        return layout
 
     def _set(self, call: str, of: c_void_p, attribute: int, value: c_int | c_size_t) -> None:
         status = getattr(self._library, f"cublasLt{call}")(of, attribute, byref(value), c_size_t(ctypes.sizeof(value)))
@@ -194,7 +194,7 @@ class LtProduct:
         preference = self._made("MatmulPreferenceCreate")
         self._set("MatmulPreferenceSetAttribute", preference, _PREFERENCE_WORKSPACE, c_size_t(WORKSPACE_BYTES))
         results = (Heuristic * MOST_ALGORITHMS)()
-        found = c_int()
+        result_count = c_int()
         status = self._library.cublasLtMatmulAlgoGetHeuristic(
             self._handle,
             self._description,
@@ -205,12 +205,12 @@ class LtProduct:
             preference,
             MOST_ALGORITHMS,
             results,
-            byref(found),
+            byref(result_count),
         )
         if status == _NOT_SUPPORTED:
             return []
         _require_success(status, "cublasLtMatmulAlgoGetHeuristic")
-        return [results[number] for number in range(found.value) if results[number].state == 0]
+        return [results[number] for number in range(result_count.value) if results[number].state == 0]
 
     def multiply(self, matrices: Matrices, algorithm: Heuristic) -> None:
         """CublasLtMatmul with one of the algorithms, in the stream."""

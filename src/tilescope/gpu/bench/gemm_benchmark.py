@@ -118,9 +118,9 @@ def bench_gemm(
 
     `dependent`: our kernels are launched while the ones before them run, as layers of a model would be.
     """
-    asked = list(products) or default_products()
+    requested = list(products) or default_products()
     planning = _Planning(card, dependent)
-    return measured_on_card(lambda timing: _times(timing, asked, planning, seed, progress), seed)
+    return measured_on_card(lambda timing: _times(timing, requested, planning, seed, progress), seed)
 
 
 def measured_on_card(measure: Callable[[GemmTiming], Iterable[GemmTime]], seed: int) -> GemmBenchmark:
@@ -173,8 +173,8 @@ def _times(
     times = []
     with ProcessPoolExecutor() as executor:
         built = executor.map(_build, asked, [planning] * len(asked))
-        for number, one in enumerate(built, 1):
-            times.append(_time(timing, one, seed))
+        for number, build in enumerate(built, 1):
+            times.append(_time(timing, build, seed))
             if progress is not None:
                 progress("gemm", number, len(asked))
     return times

@@ -128,17 +128,17 @@ class Loaded:
         if matrices not in self._arguments:
             plan = self._plan
             maps = [(gemm_map(plan, name), getattr(matrices, name)) for name in "abc"]
-            held: list[npt.NDArray[np.generic]] = [
+            buffers: list[npt.NDArray[np.generic]] = [
                 np.frombuffer(self._bench.device.encode_map(each, address), np.uint64) for each, address in maps
             ]
             for parameter, number in zip(gemm_parameters(plan), self._extra, strict=True):
                 if parameter.by_map:  # it lies as C does
                     encoded = self._bench.device.encode_map(gemm_map(plan, "c"), int(number))
-                    held.append(np.frombuffer(encoded, np.uint64))
+                    buffers.append(np.frombuffer(encoded, np.uint64))
                 else:
-                    held.append(np.atleast_1d(number))  # an address, or a number of its type
-            pointers = np.array([each.ctypes.data for each in held], np.uint64)
-            self._arguments[matrices] = _Parameters(held, pointers)
+                    buffers.append(np.atleast_1d(number))  # an address, or a number of its type
+            pointers = np.array([each.ctypes.data for each in buffers], np.uint64)
+            self._arguments[matrices] = _Parameters(buffers, pointers)
         return self._arguments[matrices].pointers
 
     def with_scales(self, matrices: Sequence[Matrices]) -> list[Matrices]:
@@ -175,7 +175,7 @@ class GemmTiming:
         element_bits = plan.data_type.bits
         bytes_once = (a_rows + b_rows) * k * element_bits // 8
         count = max(2, min(_MOST_INPUTS, ceil(_ROTATED_BYTES / bytes_once)))
-        made = []
+        matrix_sets = []
         for number in range(count):
             a = self.device.allocate(a_rows * k * element_bits // 8)
             b = self.device.allocate(b_rows * k * element_bits // 8)
@@ -183,8 +183,8 @@ class GemmTiming:
             self._fill(a, a_rows * k, plan.data_type, 2 * number + seed)
             self._fill(b, b_rows * k, plan.data_type, 2 * number + 1 + seed)
             require_success(self.driver.cuMemsetD8(c, 0xEE, c_bytes))
-            made.append(Matrices(plan.shape, plan.data_type, plan.output_type, a, b, c))
-        return made
+            matrix_sets.append(Matrices(plan.shape, plan.data_type, plan.output_type, a, b, c))
+        return matrix_sets
 
     def _fill(self, address: int, elements: int, data_type: DataType, seed: int) -> None:
         words = elements * data_type.bits // 32
@@ -242,9 +242,9 @@ class GemmTiming:
 
     def cublas(self, matrices: Matrices) -> list[Contender]:
         """CublasGemmEx where it takes the type, and the algorithm of cublasLt's heuristic that is fastest here."""
-        found = []
+        contenders = []
         if self.blas.takes(matrices.data_type):
-            found.append(Contender("cublasGemmEx", self.blas.gemm_ex))
+            contenders.append(Contender("cublasGemmEx", self.blas.gemm_ex))
         product = self.blas.lt(matrices)
         tried = []
         for algorithm in product.algorithms:
@@ -255,5 +255,5 @@ class GemmTiming:
             self.run_once(call, matrices)
             tried.append((min(self.milliseconds(partial(call, matrices)) for _ in range(5)), call))
         if tried:
-            found.append(Contender("cublasLt", min(tried, key=lambda each: each[0])[1]))
-        return found
+            contenders.append(Contender("cublasLt", min(tried, key=lambda each: each[0])[1]))
+        return contenders

@@ -52,9 +52,9 @@ def tune_gemm(
         if save_as is not None and saved_card(save_as) is None:
             _require_rates(timing.device.facts["card"], save_as)
         for number, product in enumerate(products, 1):
-            made = alternatives(plan_asked(product, card))
-            planned.extend(made)
-            yield from _times(timing, made, seed)
+            plans = alternatives(plan_asked(product, card))
+            planned.extend(plans)
+            yield from _times(timing, plans, seed)
             if progress is not None:
                 progress("tune", number, len(products))
 
@@ -62,8 +62,8 @@ def tune_gemm(
     if save_as is None:
         return benchmark
     if saved_card(save_as) is None:
-        known = _require_rates(benchmark.card, save_as)
-        describe_card(save_as, known, benchmark.card)
+        card_row = _require_rates(benchmark.card, save_as)
+        describe_card(save_as, card_row, benchmark.card)
     timed = [
         timed_gemm(plan, time.ours_us, benchmark.date) for plan, time in zip(planned, benchmark.times, strict=True)
     ]
@@ -72,10 +72,10 @@ def tune_gemm(
 
 def _require_rates(driver_name: str, save_as: str) -> Card:
     """The card of the table that the driver names, with rates that a prediction needs."""
-    known = card_called(driver_name)
-    if known is None or known.tma is None:
+    card_row = card_called(driver_name)
+    if card_row is None or card_row.tma is None:
         raise DeviceError(NO_RATES.format(card=driver_name, name=save_as))
-    return known
+    return card_row
 
 
 def alternatives(plan: GemmPlan) -> list[GemmPlan]:
@@ -89,7 +89,7 @@ def alternatives(plan: GemmPlan) -> list[GemmPlan]:
 
 def _plan_again(plan: GemmPlan, ranked: RankedTile) -> GemmPlan:
     product = plan.product
-    asked = {field.name: getattr(ranked.schedule, field.name) for field in fields(ranked.schedule)}
+    options = {field.name: getattr(ranked.schedule, field.name) for field in fields(ranked.schedule)}
     return plan_gemm(
         *product.shape,
         product.data_type,
@@ -99,7 +99,7 @@ def _plan_again(plan: GemmPlan, ranked: RankedTile) -> GemmPlan:
         tile=ranked.tile,
         stages=ranked.stages,
         sms=product.sms,
-        **asked,
+        **options,
     )
 
 

@@ -100,9 +100,9 @@ def plan_order(
         fastest = max(ranked, key=lambda row: row.gb_per_s)
         if first.gb_per_s < (1 - _WITHIN) * fastest.gb_per_s:
             misses.append(f"{tile.about}: {first}, but {fastest}")
-        for one, other in combinations([row.gb_per_s for row in ranked], 2):
-            if abs(one - other) > _DIFFERING * max(one, other):
-                in_order.append(one > other)
+        for earlier, later in combinations([row.gb_per_s for row in ranked], 2):
+            if abs(earlier - later) > _DIFFERING * max(earlier, later):
+                in_order.append(earlier > later)
         for row in ranked:
             expected = row.candidate.costs.gb_per_s
             if expected is None:

@@ -195,8 +195,8 @@ class Device:
         return np.uint64(self.upload(value) if isinstance(value, np.ndarray) else int(value)).tobytes()
 
     def _start(self, function: object, sizes: tuple[int, ...], contents: Sequence[bytes]) -> None:
-        held = [np.frombuffer(content, np.uint8) for content in contents]
-        pointers = np.array([content.ctypes.data for content in held], np.uint64)
+        arrays = [np.frombuffer(content, np.uint8) for content in contents]
+        pointers = np.array([content.ctypes.data for content in arrays], np.uint64)
         require_success(self.driver.cuLaunchKernel(function, *sizes, 0, pointers.ctypes.data, 0))
 
     def _attribute(self, name: str) -> int:

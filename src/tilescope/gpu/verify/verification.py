@@ -138,9 +138,9 @@ def _recording(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Record
     name = header["suite"]
     digests = arrays[f"{name}.digests"]
     lengths = arrays[f"{name}.lengths"]
-    kept = arrays[f"{name}.kept"]
-    whole = [part.tobytes() for part in np.split(kept, np.cumsum(np.maximum(lengths, 0)))[:-1]]
-    data = [None if length < 0 else part for length, part in zip(lengths, whole, strict=True)]
+    kept_bytes = arrays[f"{name}.kept"]
+    parts = [part.tobytes() for part in np.split(kept_bytes, np.cumsum(np.maximum(lengths, 0)))[:-1]]
+    data = [None if length < 0 else part for length, part in zip(lengths, parts, strict=True)]
     outcomes = map(Outcome, data, header["ended"], map(bytes, digests.reshape(-1, DIGEST_BYTES)))
     return Recording(name, tuple(header["cases"]), tuple(outcomes))
 
@@ -196,8 +196,8 @@ def verify(
             announce(outlook(facts["card"], arch, chosen, here, count=1 if only is not None else count))
         for suite in here:
             first = only or 0
-            wanted = suite.count if count is None else count
-            cases = suite.cases(wanted if only is None else only + 1, seed, arch)[first:]
+            case_count = suite.count if count is None else count
+            cases = suite.cases(case_count if only is None else only + 1, seed, arch)[first:]
             try:
                 card.compile(suite.kernels)
                 outcomes = card.outcomes(
@@ -206,8 +206,8 @@ def verify(
                 compared.append(_compare_outcomes(suite, cases, outcomes, progress, first=first))
             except DeviceError as error:
                 left = [each.name for each in here[len(compared) :]]
-                made = Capture(facts, seed, tuple(recording for _, recording in compared))
-                raise _card_lost([result for result, _ in compared], left, made, error) from error
+                capture = Capture(facts, seed, tuple(recording for _, recording in compared))
+                raise _card_lost([result for result, _ in compared], left, capture, error) from error
     left_out = tuple(suite.name for suite in chosen if suite not in here)
     results = tuple(result for result, _ in compared)
     verification = Verification(**facts, seed=seed, replayed=False, suites=results, left_out=left_out)
@@ -270,7 +270,7 @@ def _compare_outcomes(
     start = time.monotonic()
     equal = 0
     difference = ""
-    kept = []
+    recorded = []
     for number, (case, result) in enumerate(zip(cases, results, strict=True)):
         try:
             words = suite.difference(case, result)
@@ -281,15 +281,15 @@ def _compare_outcomes(
         elif not difference:
             difference = shortened(f"case {first + number}: {words}", 600)
         is_long = result.data is not None and len(result.data) > _SHORT_BYTES
-        kept.append(replace(result, data=None) if is_long and not words else result)
+        recorded.append(replace(result, data=None) if is_long and not words else result)
         if progress is not None:
             progress(suite.name, number + 1, len(cases))
-    note = "" if suite.note is None else suite.note(cases, kept)
+    note = "" if suite.note is None else suite.note(cases, recorded)
     seconds = round(time.monotonic() - start, 1)
-    made = SuiteResult(
+    suite_result = SuiteResult(
         suite=suite.name, cases=len(cases), equal=equal, difference=difference, seconds=seconds, note=note
     )
-    return made, Recording(suite.name, tuple(cases), tuple(kept))
+    return suite_result, Recording(suite.name, tuple(cases), tuple(recorded))
 
 
 def verification_line(verification: Verification) -> FirstLine:

@@ -43,8 +43,8 @@ def find_cupti() -> Cupti:
         paths = [folder / name for folder in folders for name in ("lib64", "lib")]
         built = [min(path.glob("libcupti.so*"), key=lambda file: len(file.name), default=None) for path in paths]
         library = next(filter(None, built), None)
-        found = {name for name in HEADERS for path in includes if (path / name).exists()}
-        if library and found.issuperset(HEADERS):
+        present = {name for name in HEADERS for path in includes if (path / name).exists()}
+        if library and present.issuperset(HEADERS):
             return Cupti(includes, library)
     raise DeviceError(
         "watch needs CUPTI: set CUDA_HOME to a CUDA toolkit that has it, "
@@ -73,13 +73,13 @@ def build_library(cupti: Cupti) -> Path:
     if library.exists():
         return library
     with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
-        made = Path(folder) / library.name
-        command += [*(str(path) for path in sources if path.suffix == ".c"), "-o", str(made), "-ldl"]
+        temporary = Path(folder) / library.name
+        command += [*(str(path) for path in sources if path.suffix == ".c"), "-o", str(temporary), "-ldl"]
         done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)  # noqa: S603
         if done.returncode:
-            said = next((line for line in done.stderr.splitlines() if "error" in line), f"status {done.returncode}")
-            raise DeviceError(f"watch could not build its library with {command[0]}: {said.strip()}.")
-        return made.replace(library)
+            message = next((line for line in done.stderr.splitlines() if "error" in line), f"status {done.returncode}")
+            raise DeviceError(f"watch could not build its library with {command[0]}: {message.strip()}.")
+        return temporary.replace(library)
 
 
 def cache_folder() -> Path:

@@ -342,7 +342,7 @@ def judge_call(call: Call) -> Verdict:
 def _report(call: Call) -> MapReport:
     if call.function.map_class and not 0 < call.rank <= MAX_RANK:
         return MapReport(False, (TENSOR_RANK.violation(rank=call.rank),), None)
-    checked = [found for found in call.asked.check() if call.arguments.get(found.argument, "") is not None]
+    checked = [violation for violation in call.asked.check() if call.arguments.get(violation.argument, "") is not None]
     violations = (*null_pointers(call.unreadable, call.rank), *checked)
     if any(violation.severity == "error" for violation in violations):
         return MapReport(False, violations, None)

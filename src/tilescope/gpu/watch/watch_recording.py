@@ -83,7 +83,7 @@ class RecordedLaunch(NamedTuple):
         """What was recorded, what was left out, and whether the card's bytes after it are known."""
         launch = self.launch
         kept_bytes = sum(array.nbytes for name, array in self.arrays.items() if name.startswith("memory"))
-        missing_bytes = sum(one.missing_bytes for one in launch.memory)
+        missing_bytes = sum(allocation.missing_bytes for allocation in launch.memory)
         shape = f"grid {by(launch.grid or ())}, block {by(launch.block or ())}"
         parts = [
             f"a launch of {launch.entry}: {shape}, {counted(len(launch.arguments), 'parameter')}",
@@ -118,11 +118,11 @@ class Recording:
     def missed(self, kernels: list[str]) -> str:
         """Why there is no file: which kernels were launched instead."""
         which = f"launch {self.number} of a kernel" if self.number > 1 else "no kernel"
-        said = f"{which} whose name has {self.kernel!r} was {'never seen' if self.number > 1 else 'launched'}"
+        message = f"{which} whose name has {self.kernel!r} was {'never seen' if self.number > 1 else 'launched'}"
         if not kernels:
-            return f"{said}: nothing was launched through the driver."
-        rest = f" and {len(kernels) - _NAMES_SHOWN} more" if len(kernels) > _NAMES_SHOWN else ""
-        return f"{said}; launched were {', '.join(kernels[:_NAMES_SHOWN])}{rest}."
+            return f"{message}: nothing was launched through the driver."
+        more = f" and {len(kernels) - _NAMES_SHOWN} more" if len(kernels) > _NAMES_SHOWN else ""
+        return f"{message}; launched were {', '.join(kernels[:_NAMES_SHOWN])}{more}."
 
 
 def default_path(kernel: str) -> Path:
@@ -174,7 +174,10 @@ def parse_launch(content: bytes) -> RecordedLaunch:
         cluster=tuple(header.cluster) if header.cluster[0] else None,
         smem_bytes=header.smem_bytes,
         arch=arch if arch in ARCH else None,
-        arguments=tuple(BytesArgument(content=values[one.offset : one.offset + one.bytes].hex()) for one in parameters),
+        arguments=tuple(
+            BytesArgument(content=values[parameter.offset : parameter.offset + parameter.bytes].hex())
+            for parameter in parameters
+        ),
         memory=tuple(memory),
     )
     return RecordedLaunch(launch, arrays, header.result)

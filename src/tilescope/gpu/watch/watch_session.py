@@ -246,9 +246,9 @@ class Teller:
         elif call.record.kind == LAUNCH:
             lists = {"kernel": self.kernels, "recorded": self.recorded, "unrecorded": self.unrecorded}
             for word, listed in lists.items():
-                said = call.told(word)
-                if said:
-                    listed.append(said)
+                text = call.told(word)
+                if text:
+                    listed.append(text)
         elif call.record.kind == CALL:
             verdict = judge_call(call)
             self.heard.append((verdict, process))
@@ -263,12 +263,12 @@ class Teller:
         is_worth_telling = not is_accepted or bool(verdict.rules)
         arguments = [(name, value) for name, value in call.arguments.items() if name != "address"]
         distinct = (call.function, call.result, call.caller, str(arguments), *verdict.rules)
-        told = self.told.get(distinct)
+        reported_by = self.told.get(distinct)
         if is_worth_telling:
             self.told[distinct] = call.record.pid
-        if is_worth_telling and told is None:
+        if is_worth_telling and reported_by is None:
             self._show(watch_text.map_line(verdict), lambda: watch_text.draw_verdict(verdict, process))
-        elif not is_accepted and told != call.record.pid:
+        elif not is_accepted and reported_by != call.record.pid:
             self.say(watch_text.repeated_line(call, process))
         elif is_accepted and self.verbose:
             self._show(watch_text.map_line(verdict), lambda: Drawing(watch_text.accepted_line(call, process), {}))
@@ -310,14 +310,14 @@ class Teller:
                 self.say(recording.missed(list(dict.fromkeys(self.kernels))))
             return
         try:
-            found = parse_launch(Path(self.recorded[0]).read_bytes())
-            write_recording(found, recording.path)
+            recorded_launch = parse_launch(Path(self.recorded[0]).read_bytes())
+            write_recording(recorded_launch, recording.path)
         except (OSError, DeviceError) as error:
             self.say(f"the launch was not recorded: {error}.")
             return
         if self.as_json:
-            self._write(json.dumps({"recording": str(recording.path), "launch": found.launch.to_dict()}))
-        self.say(f"recorded {found.sentence}. Run it here with the program's PTX:")
+            self._write(json.dumps({"recording": str(recording.path), "launch": recorded_launch.launch.to_dict()}))
+        self.say(f"recorded {recorded_launch.sentence}. Run it here with the program's PTX:")
         self.say(f"  tilescope run KERNEL.ptx --launch {recording.path}")
         if len(self.recorded) > 1:
             self.say(f"{len(self.recorded)} processes launched it; this is the first of them.")
@@ -350,11 +350,11 @@ class Teller:
 
     def _write(self, text: str) -> None:
         """Write whole lines at once, among what the program writes; a closed stderr is no reason to end."""
-        rest = f"{text}\n".encode("utf-8", errors="replace")
+        remaining = f"{text}\n".encode("utf-8", errors="replace")
         with suppress(OSError):
-            while rest:
+            while remaining:
                 try:
-                    rest = rest[os.write(2, rest) :]
+                    remaining = remaining[os.write(2, remaining) :]
                 except BlockingIOError:  # the program made the terminal so
                     if not select.select([], [2], [], _REST_SECONDS)[1]:
                         return

@@ -89,9 +89,9 @@ def draw_verdict(verdict: Verdict, process: str) -> Drawing:
     if verdict.state == "disagreement":
         kind = "DISAGREEMENT between the driver and the rules"
         reasons.append("One of the two is wrong: please report it with these arguments and the driver's version.")
-    asked = {name: value for name, value in call.arguments.items() if name != "kind" and value is not None}
+    arguments = {name: value for name, value in call.arguments.items() if name != "kind" and value is not None}
     title = f"{kind}: {call.function.name} in {process} returned {verdict.result_name}"
-    tables = (*remarks, arguments_table(asked), *_called_by(call), *_accepted_instead(verdict))
+    tables = (*remarks, arguments_table(arguments), *_called_by(call), *_accepted_instead(verdict))
     return Drawing(title, {"reasons": tuple(reasons), "tables": tables})
 
 
@@ -134,12 +134,12 @@ def draw_summary(summary: WatchSummary) -> Drawing:
     calls = counted(summary.times, "call")
     processes = counted(summary.processes, "process", "processes")
     refused = sum(row.refused for row in summary.maps)
-    said = [f"{calls} in {processes}", f"{refused} refused"]
+    counts = [f"{calls} in {processes}", f"{refused} refused"]
     disagreements = sum(row.disagreements for row in summary.maps)
     if disagreements:
         differing = counted(disagreements, "DISAGREEMENT", "DISAGREEMENTS")
-        said.append(f"{differing} between the driver and the rules")
-    return Drawing(", ".join(said), {"parts": tuple(parts)})
+        counts.append(f"{differing} between the driver and the rules")
+    return Drawing(", ".join(counts), {"parts": tuple(parts)})
 
 
 def map_line(verdict: Verdict) -> dict[str, object]:
@@ -148,10 +148,10 @@ def map_line(verdict: Verdict) -> dict[str, object]:
     It holds none where an array or the map itself could not be read.
     """
     call = verdict.call
-    held = {name: value for name, value in call.arguments.items() if value is not None}
-    held["address"] = hex(call.arguments["address"])
-    is_map = not MapArguments.of(held).misnamed()
-    line: dict[str, object] = {"tensor_map": held} if is_map else {"tensor_map": None, "arguments": held}
+    arguments = {name: value for name, value in call.arguments.items() if value is not None}
+    arguments["address"] = hex(call.arguments["address"])
+    is_map = not MapArguments.of(arguments).misnamed()
+    line: dict[str, object] = {"tensor_map": arguments} if is_map else {"tensor_map": None, "arguments": arguments}
     return line | {
         "function": call.function.name,
         "result": call.result,
@@ -181,12 +181,12 @@ def _functions(library: Path, frames: Sequence[Frame]) -> Iterator[tuple[Frame, 
     """The functions of frames, else their offsets; with file and line where a library of moderate size tells."""
     names = [frame.function for frame in frames]
     demangled = _output("c++filt", *names) if any(names) else []
-    told: list[str] = []  # a line with the function and one with its place, for every frame
+    lines: list[str] = []  # a line with the function and one with its place, for every frame
     if library.is_file() and library.stat().st_size <= _LARGEST_SYMBOLISED_BYTES:
-        told = _output("addr2line", "-f", "-C", "-e", str(library), *(hex(frame.place) for frame in frames))
-    if not told:
-        told = ["", ""] * len(frames)
-    for frame, name, function, position in zip(frames, demangled or names, told[::2], told[1::2], strict=False):
+        lines = _output("addr2line", "-f", "-C", "-e", str(library), *(hex(frame.place) for frame in frames))
+    if not lines:
+        lines = ["", ""] * len(frames)
+    for frame, name, function, position in zip(frames, demangled or names, lines[::2], lines[1::2], strict=False):
         source, _, line = position.partition(" ")[0].rpartition(":")
         if line.isdecimal() and source != "??":
             yield frame, f"{function}, {Path(source).name}:{line}"

@@ -51,9 +51,9 @@ def _is_interleaved_beyond_block(a: MapRecord) -> bool:
 
 
 def _beyond_block(a: MapRecord) -> Iterator[Violation]:
-    told = SMEM_CAPACITY if a.subject == "tiled" else _COLUMN_CAPACITY
+    wording = SMEM_CAPACITY if a.subject == "tiled" else _COLUMN_CAPACITY
     most_bytes = a.arch.smem_per_block_bytes
-    yield told.violation(
+    yield wording.violation(
         smem_bytes=a.smem_bytes,
         rows=a.rows,
         pitch_bytes=a.pitch_bytes,
@@ -81,12 +81,13 @@ BOX_LARGER = rule(
 
 
 def _larger_extents(a: TiledRecord) -> Iterator[Violation]:
-    wholes = list(a.dims)  # what is worth copying
+    useful_extents = list(a.dims)  # what is worth copying
     if a.is_interleaved:
-        wholes[-2:-1] = a.box[-2:-1]  # one slice a copy, whatever the box says
+        useful_extents[-2:-1] = a.box[-2:-1]  # one slice a copy, whatever the box says
     elif ROW_BITS % a.data_type.bits == 0:
-        wholes[0] = rounded_up(wholes[0], ROW_BITS // a.data_type.bits)  # rows are multiples of 16 bytes
-    trimmed = tuple(min(extent, max(whole, 1)) for extent, whole in zip(a.box, wholes, strict=True))
+        # rows are multiples of 16 bytes
+        useful_extents[0] = rounded_up(useful_extents[0], ROW_BITS // a.data_type.bits)
+    trimmed = tuple(min(extent, max(useful, 1)) for extent, useful in zip(a.box, useful_extents, strict=True))
     for axis, (extent, dim) in enumerate(zip(a.box, a.dims, strict=True)):
         if trimmed[axis] < extent <= LARGEST_BOX_EXTENT and dim >= 1:
             yield BOX_LARGER.violation(axis=axis, extent=extent, dim=dim, taken=trimmed[axis], change={"box": trimmed})

@@ -39,10 +39,10 @@ def misaligned_in_smem(copy: Copy) -> Iterable[Violation]:
     if not beyond:
         return ()
     pattern_bytes = copy.tensor_map.smem_alignment_bytes
-    told = _SWIZZLED_SMEM_ADDRESS if pattern_bytes > SMEM_ALIGNMENT_BYTES else SMEM_ADDRESS
+    wording = _SWIZZLED_SMEM_ADDRESS if pattern_bytes > SMEM_ALIGNMENT_BYTES else SMEM_ADDRESS
     below = copy.smem_address - beyond
     return (
-        told.violation(
+        wording.violation(
             smem_address=copy.smem_address,
             below=below,
             above=below + SMEM_ALIGNMENT_BYTES,
@@ -87,8 +87,8 @@ def wrong_rank(copy: Copy) -> Iterable[Violation]:
         return ()
     if not copy.rows4:
         return (COORDS_RANK.violation(count=count, rank=rank, zeros=(0,) * rank, change={"coords": (0,) * rank}),)
-    told = _GATHERED_COORDS if count else _NO_COLUMN
-    return (told.violation(count=count - 1, instruction=gather_name(copy)),)
+    wording = _GATHERED_COORDS if count else _NO_COLUMN
+    return (wording.violation(count=count - 1, instruction=gather_name(copy)),)
 
 
 def inner_step(a: MapFacts, direction: Direction) -> int:
@@ -139,9 +139,9 @@ def inner_coordinate_off(copy: Copy) -> Iterable[Violation]:
         return ()
     inner = copy.coords[0]
     around = nearest_coords(inner, step, copy.direction)
-    told = _PADDED_INNER_COORDINATE if a.is_padded else INNER_COORDINATE
+    wording = _PADDED_INNER_COORDINATE if a.is_padded else INNER_COORDINATE
     return (
-        told.violation(
+        wording.violation(
             elements=inner,
             inner_bytes=inner * a.data_type.bits / 8,
             step=step,

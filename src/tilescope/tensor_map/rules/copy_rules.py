@@ -170,8 +170,8 @@ def _loaded_store_map(copy: Copy) -> Iterable[Violation]:
     reasons = store_only_reasons(a)
     if not reasons:
         return ()
-    told = _PACKED_LOAD_ON_SM_103 if takes_half_rows(a.data_type, a.arch) else PACKED_LOAD
-    return (told.violation(reasons=reasons),)
+    wording = _PACKED_LOAD_ON_SM_103 if takes_half_rows(a.data_type, a.arch) else PACKED_LOAD
+    return (wording.violation(reasons=reasons),)
 
 
 _GATHER = MATRIX | {"arch": "sm_100"} | copied("load", 0, 5, 3, 9, 7, rows4=True)
@@ -238,11 +238,13 @@ GATHER_ARCH = rule(
 def _without_gather(copy: Copy) -> Iterable[Violation]:
     if not copy.rows4:
         return ()
-    known = _GATHER_ARCHITECTURES if copy.direction == "load" else _SCATTER_ARCHITECTURES
+    architectures = _GATHER_ARCHITECTURES if copy.direction == "load" else _SCATTER_ARCHITECTURES
     arch = copy.tensor_map.arch.name
-    if arch in known:
+    if arch in architectures:
         return ()
-    return (GATHER_ARCH.violation(instruction=gather_name(copy), arch=arch, known=known, first=known[0]),)
+    return (
+        GATHER_ARCH.violation(instruction=gather_name(copy), arch=arch, known=architectures, first=architectures[0]),
+    )
 
 
 _MULTICAST = PADDED | copied("load", 0, 0, cluster=True)

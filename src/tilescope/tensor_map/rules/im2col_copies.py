@@ -58,9 +58,9 @@ def _offsets_of_kind(copy: Copy) -> Iterator[Violation]:
     elif copy.direction != "load":
         yield _STORED_OFFSETS.violation(offsets=count, wanted=0)
     else:
-        wanted = len(ends)
+        expected = len(ends)
         yield _IM2COL_OFFSETS.violation(
-            offsets=count, wanted=wanted, rank=a.rank, zeros=(0,) * wanted, walked=tuple("WHD"[:wanted])
+            offsets=count, wanted=expected, rank=a.rank, zeros=(0,) * expected, walked=tuple("WHD"[:expected])
         )
 
 
@@ -152,13 +152,13 @@ def base_outside(copy: Copy) -> Iterable[Violation]:
 
 def _bases_outside(copy: Copy, a: ColumnFacts) -> Iterator[Violation]:
     is_wide = a.subject == "wide"
-    told = WIDE_BASE if is_wide else IM2COL_BASE
+    wording = WIDE_BASE if is_wide else IM2COL_BASE
     for axis, lowest, upper in a.corners:
         place = copy.coords[axis]
         highest = a.dims[axis] - 1 + upper  # an im2col-wide offset moves both alike
         if place > highest or (place < lowest and not is_wide):
             taken = nearest(place, lowest, highest)
-            yield told.violation(
+            yield wording.violation(
                 axis=axis,
                 coord=place,
                 lowest=lowest,

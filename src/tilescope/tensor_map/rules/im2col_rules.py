@@ -150,10 +150,10 @@ def _walks(a: ColumnRecord) -> list[_Walk]:
 def _opened_corners(walks: list[_Walk], corners: _Range) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Lower and upper corners that leave a pixel in every dim; None where there are none."""
     opened = [walk.opened(corners) for walk in walks]
-    whole = [walk for walk in opened if walk is not None]
-    if len(whole) < len(walks):
+    opened_walks = [walk for walk in opened if walk is not None]
+    if len(opened_walks) < len(walks):
         return None
-    return tuple(walk.lower for walk in whole), tuple(walk.upper for walk in whole)
+    return tuple(walk.lower for walk in opened_walks), tuple(walk.upper for walk in opened_walks)
 
 
 def _has_no_pixel(a: ColumnRecord) -> bool:
@@ -164,11 +164,11 @@ def _has_no_pixel(a: ColumnRecord) -> bool:
 def _empty_bounding_box(a: Im2colRecord) -> Iterator[Violation]:
     walks = _walks(a)
     opened = _opened_corners(walks, _im2col_range(a.rank))
-    told = _NO_CORNERS_HELP if opened is None else BOUNDING_BOX
+    wording = _NO_CORNERS_HELP if opened is None else BOUNDING_BOX
     lower_corner, upper_corner = opened or ((), ())
     for place, walk in enumerate(walks):
         if walk.pixels < 1:
-            yield told.violation(
+            yield wording.violation(
                 place=place,
                 axis=walk.axis,
                 extent=walk.extent,
@@ -199,9 +199,9 @@ _CHANNELS_BELOW = CHANNELS_RANGE.worded(fix="Use {taken}.")
 
 
 def _channels_out_of_range(a: ColumnRecord) -> Iterator[Violation]:
-    told = _CHANNELS_BELOW if a.channels_per_pixel < 1 else CHANNELS_RANGE
+    wording = _CHANNELS_BELOW if a.channels_per_pixel < 1 else CHANNELS_RANGE
     taken = nearest(a.channels_per_pixel, 1, LARGEST_BOX_EXTENT)
-    yield told.violation(number=a.channels_per_pixel, taken=taken, change={"channels_per_pixel": taken})
+    yield wording.violation(number=a.channels_per_pixel, taken=taken, change={"channels_per_pixel": taken})
 
 
 PIXELS_RANGE = rule(
@@ -222,9 +222,9 @@ _PIXELS_BELOW = PIXELS_RANGE.worded(fix="Use {taken}.")
 
 
 def _pixels_out_of_range(a: ColumnRecord) -> Iterator[Violation]:
-    told = _PIXELS_BELOW if a.pixels_per_column < 1 else PIXELS_RANGE
+    wording = _PIXELS_BELOW if a.pixels_per_column < 1 else PIXELS_RANGE
     taken = nearest(a.pixels_per_column, 1, LARGEST_PIXELS)
-    yield told.violation(number=a.pixels_per_column, taken=taken, change={"pixels_per_column": taken})
+    yield wording.violation(number=a.pixels_per_column, taken=taken, change={"pixels_per_column": taken})
 
 
 WIDE_CORNER = rule(
@@ -271,10 +271,10 @@ _NO_WIDTHS_HELP = WIDE_BOUNDING_BOX.worded(fix=_SMALLER_DIM)
 def _empty_wide_bounding_box(a: WideRecord) -> Iterator[Violation]:
     walk = _walks(a)[0]
     opened = walk.opened(_WIDE_RANGE)
-    told = _NO_WIDTHS_HELP if opened is None else WIDE_BOUNDING_BOX
+    wording = _NO_WIDTHS_HELP if opened is None else WIDE_BOUNDING_BOX
     lower_width = a.lower_width if opened is None else opened.lower
     upper_width = a.upper_width if opened is None else opened.upper
-    yield told.violation(
+    yield wording.violation(
         axis=walk.axis,
         extent=walk.extent,
         lower=walk.lower,

@@ -55,8 +55,8 @@ def _without_dimension(a: TiledRecord) -> Iterator[Violation]:
 
 
 def _im2col_ranks(a: ColumnRecord) -> Iterator[Violation]:
-    told = _IM2COL_RANK_BELOW if a.rank < LEAST_IM2COL_RANK else _IM2COL_RANK
-    yield told.violation(rank=a.rank, least=LEAST_IM2COL_RANK, most=MAX_RANK)
+    wording = _IM2COL_RANK_BELOW if a.rank < LEAST_IM2COL_RANK else _IM2COL_RANK
+    yield wording.violation(rank=a.rank, least=LEAST_IM2COL_RANK, most=MAX_RANK)
 
 
 def _too_many_dimensions_apart(a: TiledRecord) -> Iterator[Violation]:
@@ -70,11 +70,11 @@ def _too_many_dimensions_in_runs(a: TiledRecord) -> Iterator[Violation]:
     runs = _runs(a)
     if not runs:
         return
-    whole = [axis for axis in runs if a.element_strides[axis] == a.element_strides[axis + 1] == 1]
-    if not whole:
+    mergeable = [axis for axis in runs if a.element_strides[axis] == a.element_strides[axis + 1] == 1]
+    if not mergeable:
         yield RANK.violation(rank=a.rank, least=1, most=MAX_RANK)
         return
-    axis = whole[0]
+    axis = mergeable[0]
     change = {
         "dims": _with_merged(a.dims, axis),
         "box": _with_merged(a.box, axis),
@@ -200,8 +200,8 @@ def entries_outside(
     taken = tuple(nearest(number, 1, most) for number in entries)
     for axis, number in enumerate(entries):
         if number != taken[axis]:
-            told = below if number < 1 else above
-            yield told.violation(axis=axis, number=number, taken=taken[axis], change={argument: taken})
+            wording = below if number < 1 else above
+            yield wording.violation(axis=axis, number=number, taken=taken[axis], change={argument: taken})
 
 
 DIM_RANGE = rule(
@@ -364,9 +364,9 @@ def _overlaps(a: MapRecord) -> Iterator[Violation]:
     reach = a.row_bytes
     for stride, extent, axis in sorted(zip(a.strides_bytes, a.dims[1:], range(a.rank - 1), strict=True)):
         if stride < reach and extent > 1:
-            told = STRIDE_OVERLAP if stride else _BROADCAST
+            wording = STRIDE_OVERLAP if stride else _BROADCAST
             step = rounded_up(reach, a.cured_alignment_bytes)
-            yield told.violation(axis=axis, stride=stride, reach=reach, next=step)
+            yield wording.violation(axis=axis, stride=stride, reach=reach, next=step)
         reach += max(0, stride * (extent - 1))
 
 

@@ -45,8 +45,8 @@ class DistinctMaps:
 
     def maps(self) -> tuple[MapArguments, ...]:
         """The maps in the order of the text."""
-        found = [replace(asked, lines=tuple(self._lines[same])) for same, asked in self._first.items()]
-        return tuple(sorted(found, key=_first_line))
+        maps = [replace(arguments, lines=tuple(self._lines[same])) for same, arguments in self._first.items()]
+        return tuple(sorted(maps, key=_first_line))
 
 
 def _first_line(asked: MapArguments) -> int:
@@ -56,6 +56,6 @@ def _first_line(asked: MapArguments) -> int:
 def drop_duplicates(maps: Iterable[MapArguments]) -> tuple[MapArguments, ...]:
     """The maps that differ, each with all its lines."""
     mentioned = DistinctMaps()
-    for asked in maps:
-        mentioned.add(asked)
+    for arguments in maps:
+        mentioned.add(arguments)
     return mentioned.maps()

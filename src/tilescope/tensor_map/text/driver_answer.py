@@ -127,9 +127,9 @@ def answer_code(words: str) -> int | None:
     number = re.match(r"\s*(\d{1,4})\b", words)
     if number:
         return int(number[1])
-    said = words.casefold()
+    message = words.casefold()
     for code, spellings in _RESULTS.items():
-        if any(spelling in said for spelling in spellings):
+        if any(spelling in message for spelling in spellings):
             return code
     return None
 
@@ -163,8 +163,8 @@ class DriverAnswer:
             yield DUMP_TYPE.violation(type_from=self.type_from, element_bytes=self.element_bytes)
         if self.result:
             is_broken = any(violation.severity == "error" for violation in violations)
-            told = _wording_of(self.result, is_broken=is_broken, is_null=address == 0)
-            yield told.violation(result=self.result, words=_words(self.result))
+            wording = _wording_of(self.result, is_broken=is_broken, is_null=address == 0)
+            yield wording.violation(result=self.result, words=_words(self.result))
 
 
 def _wording_of(result: int, *, is_broken: bool, is_null: bool) -> Wording:

@@ -203,10 +203,10 @@ class _Call(NamedTuple):
 
 def _calls(text: str) -> Iterator[_Call]:
     """The calls of a text; sentences and declarations, in which a function is only named, are none."""
-    for found in islice(_CALL.finditer(text), _MAX_CALLS):
-        arguments = _split(text, found.end() - 1, _MAX_CALL)
+    for match in islice(_CALL.finditer(text), _MAX_CALLS):
+        arguments = _split(text, match.end() - 1, _MAX_CALL)
         if len(arguments) >= _FEWEST_ARGUMENTS and _DECLARED.search(arguments[0]) is None:
-            yield _Call(found.start(), found[1], arguments)
+            yield _Call(match.start(), match[1], arguments)
 
 
 def _arguments(call: _Call, names: _Names) -> dict[str, Argument]:
@@ -242,8 +242,8 @@ def _undefined_enumerators(arguments: Mapping[str, Argument]) -> Iterator[Violat
     for parameter, value in arguments.items():
         if parameter in TABLES and isinstance(value, str) and value.isidentifier() and value not in TABLES[parameter]:
             enumerator = f"CU_TENSOR_MAP_{_ENUMERATORS[parameter]}"
-            told = ENCODE_CALL.worded(fix="Add a line such as `auto {name} = {enumerator};` to the text.")
-            yield told.violation(parameter=parameter, written=value, name=value, enumerator=enumerator)
+            wording = ENCODE_CALL.worded(fix="Add a line such as `auto {name} = {enumerator};` to the text.")
+            yield wording.violation(parameter=parameter, written=value, name=value, enumerator=enumerator)
 
 
 def _parameter_called(keyword: str) -> str:
@@ -350,21 +350,21 @@ class _Names:
         """One entry of a list."""
         value = self._evaluate(tree.value, parameter)
         place = self._operand(tree.slice, parameter)
-        held = (value,) if isinstance(value, int) else value
-        if isinstance(held, tuple) and 0 <= place < len(held):
-            return held[place]
+        entries = (value,) if isinstance(value, int) else value
+        if isinstance(entries, tuple) and 0 <= place < len(entries):
+            return entries[place]
         raise _unknown(_UNDEFINED, parameter, ast.unparse(tree))
 
     def _result(self, tree: ast.BinOp, parameter: str) -> Argument:
         """What an operator makes of two operands."""
-        one = self._evaluate(tree.left, parameter)
-        other = self._operand(tree.right, parameter)
-        if isinstance(one, tuple) and isinstance(tree.op, ast.Add) and other >= 0:
-            return one[other:]  # a pointer behind the first entries
+        left = self._evaluate(tree.left, parameter)
+        right = self._operand(tree.right, parameter)
+        if isinstance(left, tuple) and isinstance(tree.op, ast.Add) and right >= 0:
+            return left[right:]  # a pointer behind the first entries
         operate = _OPERATORS.get(type(tree.op))
-        divides_by_zero = other == 0 and isinstance(tree.op, _DIVISIONS)
-        if isinstance(one, int) and operate is not None and not divides_by_zero:
-            result = operate(one, other)
+        divides_by_zero = right == 0 and isinstance(tree.op, _DIVISIONS)
+        if isinstance(left, int) and operate is not None and not divides_by_zero:
+            result = operate(left, right)
             if abs(result) < _MAX_INTEGER:
                 return result
         raise _unknown(_UNDEFINED, parameter, ast.unparse(tree))
@@ -376,23 +376,23 @@ class _Names:
         """What a name is: its nearest definition before the call, else the first after it; else the name itself."""
         if name not in self._known:
             about_it = [definition for definition in self._definitions if definition.name == name]
-            whole = [definition for definition in about_it if definition.entry is None]
-            before = [definition for definition in whole if definition.place < self._place]
-            held: Argument = name
-            if whole:
-                nearest = before[-1] if before else whole[0]
-                held = self._value(nearest.value, parameter)
+            full_definitions = [definition for definition in about_it if definition.entry is None]
+            before = [definition for definition in full_definitions if definition.place < self._place]
+            value: Argument = name
+            if full_definitions:
+                nearest = before[-1] if before else full_definitions[0]
+                value = self._value(nearest.value, parameter)
             entries = {
                 int(definition.entry): definition.value
                 for definition in about_it
                 if definition.entry and _INDEX.fullmatch(definition.entry)
             }
             for place, written in sorted(entries.items()):  # dim[0] = 64; dim[1] = 8;
-                listed = held if isinstance(held, tuple) else ()
+                listed = value if isinstance(value, tuple) else ()
                 ones = (1,) * (place - len(listed))  # of entries that nobody set
                 number = _integer(self._value(written, parameter), written, parameter)
-                held = (*listed[:place], *ones, number, *listed[place + 1 :])
-            self._known[name] = held
+                value = (*listed[:place], *ones, number, *listed[place + 1 :])
+            self._known[name] = value
         return self._known[name]
 
 
@@ -405,10 +405,10 @@ def _integer(value: Argument, written: str, parameter: str) -> int:
 def _unknown(told: Wording, parameter: str, written: str) -> RuleError:
     """The error for an expression; the first name in it is what the text should define."""
     name = re.search(r"[A-Za-z_]\w*", written)
-    said = shortened(written, _SHOWN)
+    expression = shortened(written, _SHOWN)
     if name is None:
-        return told.worded(fix="Write a number there, such as 64.").error(parameter=parameter, written=said)
-    return told.error(parameter=parameter, written=said, name=name[0])
+        return told.worded(fix="Write a number there, such as 64.").error(parameter=parameter, written=expression)
+    return told.error(parameter=parameter, written=expression, name=name[0])
 
 
 def _definitions(text: str) -> Iterator[_Definition]:

@@ -65,16 +65,16 @@ def maps_in_json(text: str | bytes) -> JsonMaps:
     ([([64], (1,)), ([128], (2,))], (3,))
     """
     values = _json_values(text)
-    held = [_JsonValue(found.line, _held_map(found.value)) for found in values]
-    empty = tuple(found.line for found in held if found.value is None)
-    told = [found for found in held if found.value is not None]
-    if empty and not told:
+    entries = [_JsonValue(entry.line, _held_map(entry.value)) for entry in values]
+    empty = tuple(entry.line for entry in entries if entry.value is None)
+    candidates = [entry for entry in entries if entry.value is not None]
+    if empty and not candidates:
         raise RuleError([_NO_MAP.violation()])
-    about_maps = [found for found in told if is_about_a_map(found.value)]
-    for found in about_maps or told:
-        if not isinstance(found.value, dict):
-            raise RuleError([ARGUMENT_JSON.violation(type=type(found.value).__name__)])
-    maps = (replace(MapArguments.of(found.value), lines=(found.line,)) for found in about_maps or told)
+    about_maps = [entry for entry in candidates if is_about_a_map(entry.value)]
+    for entry in about_maps or candidates:
+        if not isinstance(entry.value, dict):
+            raise RuleError([ARGUMENT_JSON.violation(type=type(entry.value).__name__)])
+    maps = (replace(MapArguments.of(entry.value), lines=(entry.line,)) for entry in about_maps or candidates)
     return JsonMaps(drop_duplicates(maps), empty)
 
 

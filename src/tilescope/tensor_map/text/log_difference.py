@@ -58,15 +58,15 @@ class MapLogDiff(Value):
     @property
     def summary(self) -> str:
         """How many maps both logs hold, and on which lines the others are."""
-        said = [f"{counted(self.in_both, 'map')} in both logs"]
-        changed = tuple(sorted(line for one in self.changed for line in one.one_lines))
+        parts = [f"{counted(self.in_both, 'map')} in both logs"]
+        changed = tuple(sorted(line for change in self.changed for line in change.one_lines))
         if changed:
-            said.append(f"{len(changed)} changed: {lines_in_words(changed)}")
+            parts.append(f"{len(changed)} changed: {lines_in_words(changed)}")
         for maps, where in ((self.only_one, "the first"), (self.only_other, "the second")):
-            lines = tuple(sorted(line for one in maps for line in one.lines))
+            lines = tuple(sorted(line for logged in maps for line in logged.lines))
             if lines:
-                said.append(f"{len(lines)} only in {where}: {lines_in_words(lines)}")
-        return f"{', '.join(said)}."
+                parts.append(f"{len(lines)} only in {where}: {lines_in_words(lines)}")
+        return f"{', '.join(parts)}."
 
     @classmethod
     def of(cls, one: MapLog, other: MapLog) -> MapLogDiff:
@@ -102,9 +102,9 @@ class _Mention(NamedTuple):
 def _by_arguments(log: MapLog) -> dict[tuple[tuple[str, str], ...], list[_Mention]]:
     """The lines of a log by the map that they hold."""
     mentions: dict[tuple[tuple[str, str], ...], list[_Mention]] = defaultdict(list)
-    for held in log.maps:
-        entries = _entries(held)
-        mentions[tuple(entries.items())] += [_Mention(line, held, entries) for line in held.lines]
+    for logged in log.maps:
+        entries = _entries(logged)
+        mentions[tuple(entries.items())] += [_Mention(line, logged, entries) for line in logged.lines]
     return mentions
 
 
@@ -135,9 +135,9 @@ def _line(mention: _Mention) -> int:
 def _changed_maps(pairs: Iterable[tuple[_Mention, _Mention]]) -> Iterator[ChangedMap]:
     """Pairs of maps as what changed, those together that changed alike."""
     groups: dict[tuple[str, tuple[MapDifference, ...]], list[tuple[int, int]]] = defaultdict(list)
-    for one, other in pairs:
-        differences = differing(one.entries, other.entries)
-        groups[one.held.map, differences].append((one.line, other.line))
+    for first, second in pairs:
+        differences = differing(first.entries, second.entries)
+        groups[first.held.map, differences].append((first.line, second.line))
     for (words, differences), lines in groups.items():
         one_lines, other_lines = zip(*lines, strict=True)
         yield ChangedMap(words, one_lines, other_lines, differences)
@@ -151,6 +151,8 @@ def _group_mentions(mentions: Iterable[_Mention]) -> tuple[LoggedMap, ...]:
         maps[mention.held.line] = mention.held
         lines[mention.held.line].append(mention.line)
     return tuple(
-        LoggedMap(held.verdict, tuple(lines[first]), held.map_kind, held.arguments, held.addresses, held.violations)
-        for first, held in maps.items()
+        LoggedMap(
+            logged.verdict, tuple(lines[first]), logged.map_kind, logged.arguments, logged.addresses, logged.violations
+        )
+        for first, logged in maps.items()
     )

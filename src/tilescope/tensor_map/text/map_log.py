@@ -88,26 +88,28 @@ class MapLog(Value):
     def of(cls, source: MapSource) -> MapLog:
         """The verdicts on the arguments of a source."""
         groups: dict[_Same, list[_Mention]] = {}
-        for asked, report in zip(source.asked, source.reports(), strict=True):
-            same = _Same(asked.map_class.kind, _without_address(asked, report), _verdict(report), _answer_of(report))
-            groups.setdefault(same, []).append(_Mention(asked, report))
+        for arguments, report in zip(source.asked, source.reports(), strict=True):
+            same = _Same(
+                arguments.map_class.kind, _without_address(arguments, report), _verdict(report), _answer_of(report)
+            )
+            groups.setdefault(same, []).append(_Mention(arguments, report))
         maps = (_make_entry(mentions, same) for same, mentions in groups.items())
-        return cls(tuple(sorted(maps, key=lambda one: one.line)), source.lines_without_map, source.is_cut)
+        return cls(tuple(sorted(maps, key=lambda logged: logged.line)), source.lines_without_map, source.is_cut)
 
     def to_dict(self) -> PlainData:
         """Plain data; the counts stand before the maps."""
-        told = Value.to_dict(self)
-        counts = {name: told[name] for name in self._derived}
-        return {"kind": told["kind"]} | counts | told
+        data = Value.to_dict(self)
+        counts = {name: data[name] for name in self._derived}
+        return {"kind": data["kind"]} | counts | data
 
     def with_verdict(self, verdict: MapVerdict) -> tuple[LoggedMap, ...]:
         """The maps on which the rules say that."""
-        return tuple(one for one in self.maps if one.verdict == verdict)
+        return tuple(logged for logged in self.maps if logged.verdict == verdict)
 
     @property
     def total(self) -> int:
         """How many maps the log holds, equal ones counted as often as they are there."""
-        return sum(one.times for one in self.maps)
+        return sum(logged.times for logged in self.maps)
 
     @property
     def refused(self) -> int:
@@ -127,21 +129,21 @@ class MapLog(Value):
     @property
     def accepted(self) -> bool:
         """Whether every map is accepted."""
-        return all(one.verdict == "accepted" for one in self.maps)
+        return all(logged.verdict == "accepted" for logged in self.maps)
 
     @property
     def summary(self) -> str:
         """How many maps there are, and on which lines those are that are not accepted."""
-        said = [counted(self.total, "map")]
+        parts = [counted(self.total, "map")]
         if len(self.maps) < self.total:
-            said.append("all equal" if len(self.maps) == 1 else f"{len(self.maps)} of them different")
+            parts.append("all equal" if len(self.maps) == 1 else f"{len(self.maps)} of them different")
         if self.accepted:
-            said.append("accepted" if self.total == 1 else "all accepted")
+            parts.append("accepted" if self.total == 1 else "all accepted")
         for verdict in ("refused", "not understood"):
             lines = _lines_of(self.with_verdict(verdict))
             if lines:
-                said.append(f"{len(lines)} {verdict}: {lines_in_words(lines)}")
-        return f"{', '.join(said)}."
+                parts.append(f"{len(lines)} {verdict}: {lines_in_words(lines)}")
+        return f"{', '.join(parts)}."
 
 
 class _Same(NamedTuple):
@@ -169,10 +171,10 @@ def _answer_of(report: MapReport) -> tuple[object, ...]:
 
 def _without_address(asked: MapArguments, report: MapReport) -> str:
     """Every argument but the address, which makes two maps equal; a sound map has defaults and plain names too."""
-    given = asked.given
+    arguments = asked.given
     if report.tensor_map is not None:
-        given = {name: getattr(report.tensor_map, name) for name in report.tensor_map.readers}
-    return repr({name: value for name, value in _plain_arguments(given).items() if name != "address"})
+        arguments = {name: getattr(report.tensor_map, name) for name in report.tensor_map.readers}
+    return repr({name: value for name, value in _plain_arguments(arguments).items() if name != "address"})
 
 
 def _verdict(report: MapReport) -> MapVerdict:
@@ -184,8 +186,8 @@ def _verdict(report: MapReport) -> MapVerdict:
 def _make_entry(mentions: list[_Mention], same: _Same) -> LoggedMap:
     """Mentions of equal maps as one."""
     first = mentions[0]
-    given = [mention.asked.given.get("address") for mention in mentions]
-    addresses = [address for address in given if isinstance(address, int)]
+    values = [mention.asked.given.get("address") for mention in mentions]
+    addresses = [address for address in values if isinstance(address, int)]
     return LoggedMap(
         verdict=same.verdict,
         lines=tuple(sorted(line for mention in mentions for line in mention.asked.lines)),
@@ -197,7 +199,7 @@ def _make_entry(mentions: list[_Mention], same: _Same) -> LoggedMap:
 
 
 def _lines_of(maps: Iterable[LoggedMap]) -> tuple[int, ...]:
-    return tuple(sorted(line for one in maps for line in one.lines))
+    return tuple(sorted(line for logged in maps for line in logged.lines))
 
 
 def lines_in_words(lines: tuple[int, ...], most: int = _LINES_LISTED) -> str:

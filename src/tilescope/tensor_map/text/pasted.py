@@ -103,14 +103,14 @@ def paste_refused(held: Mapping[str, int], *, or_word: bool = False) -> Violatio
     `held` counts its `characters`, or its `numbers` and `digits`.
     """
     if "characters" in held:
-        told = _LONG_PASTE
+        wording = _LONG_PASTE
     else:
-        told = PASTED_DESCRIPTOR.wording if held["numbers"] else _NO_NUMBERS
+        wording = PASTED_DESCRIPTOR.wording if held["numbers"] else _NO_NUMBERS
     if or_word:
-        told = told.worded(limit=_MAP_OR_WORD, fix=_PASTE_MAP_OR_WORD)
+        wording = wording.worded(limit=_MAP_OR_WORD, fix=_PASTE_MAP_OR_WORD)
     if "characters" in held:
-        return told.violation(characters=held["characters"])
-    return told.violation(numbers=held["numbers"], digits=held["digits"])
+        return wording.violation(characters=held["characters"])
+    return wording.violation(numbers=held["numbers"], digits=held["digits"])
 
 
 def _python_bytes(text: str) -> Iterator[bytes]:
@@ -118,11 +118,11 @@ def _python_bytes(text: str) -> Iterator[bytes]:
     if re.match(r"\s*(?:b|bytearray\(b)['\"]", text) is None:
         return
     try:
-        found = ast.literal_eval(text.strip().removeprefix("bytearray(").removesuffix(")"))
+        literal = ast.literal_eval(text.strip().removeprefix("bytearray(").removesuffix(")"))
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return
-    if len(found) == DESCRIPTOR_BYTES:
-        yield found
+    if len(literal) == DESCRIPTOR_BYTES:
+        yield literal
 
 
 class _Number(NamedTuple):
@@ -140,11 +140,11 @@ def _numbers(text: str) -> list[_Number]:
     """The numbers of the text in their order."""
     plain = _HEXDUMP.sub(r"\1", _HEXDUMP_END.sub("", text.replace("\\x", " 0x")))
     plain = _DIGIT_SEPARATOR.sub("", plain)
-    plain = _REPEATS.sub(lambda found: f"{found[1]} " * min(int(found[2]), DESCRIPTOR_BYTES + 1), plain)
+    plain = _REPEATS.sub(lambda match: f"{match[1]} " * min(int(match[2]), DESCRIPTOR_BYTES + 1), plain)
     plain = _NOISE.sub(" ", plain)
     if "{" in plain:  # what stands around the braces of C is no part of the value
         plain = plain[plain.index("{") : plain.rindex("}") if "}" in plain else None]
-    return [_Number(bool(found[1]), found[2]) for found in _NUMBER.finditer(plain)]
+    return [_Number(bool(match[1]), match[2]) for match in _NUMBER.finditer(plain)]
 
 
 def _words(numbers: list[_Number]) -> tuple[int, ...]:

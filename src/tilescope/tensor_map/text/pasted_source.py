@@ -73,8 +73,8 @@ class MapSource(NamedTuple):
     @classmethod
     def from_json(cls, content: str | bytes) -> MapSource:
         """The arguments that JSON gives; JSON lines give several."""
-        found = maps_in_json(content)
-        return cls(None, found.maps, found.lines_without_map)
+        json_maps = maps_in_json(content)
+        return cls(None, json_maps.maps, json_maps.lines_without_map)
 
     @classmethod
     def read(cls, content: bytes) -> MapSource:
@@ -97,9 +97,9 @@ class MapSource(NamedTuple):
         lines = text.split("\n")
         if _JSON.match(text):
             return cls._read_json(text, lines)
-        asked = encode_calls(text)
-        if asked:
-            return cls(None, asked)
+        calls = encode_calls(text)
+        if calls:
+            return cls(None, calls)
         logged = cls._of_lines(lines)
         if logged.asked:
             return logged
@@ -150,19 +150,19 @@ class MapSource(NamedTuple):
                 elif record.get("tensor_map", "") is None:
                     lines_without_map.append(number)
 
-        for asked in maps_in(without_json()):
-            mentioned.add(asked)
+        for arguments in maps_in(without_json()):
+            mentioned.add(arguments)
         return cls(None, mentioned.maps(), tuple(lines_without_map), mentioned.is_cut)
 
     @property
     def is_log(self) -> bool:
         """Whether it mentions several maps, or one several times."""
-        return sum(max(1, len(asked.lines)) for asked in self.asked) > 1
+        return sum(max(1, len(arguments.lines)) for arguments in self.asked) > 1
 
     def reports(self) -> tuple[MapReport, ...]:
         """What the rules say of each map."""
         if self.blob is None:
-            return tuple(asked.report() for asked in self.asked)
+            return tuple(arguments.report() for arguments in self.asked)
         inspected = inspect_tensor_map(self.blob)
         return (MapReport(inspected.sound, inspected.violations, inspected.tensor_map),)
 
@@ -184,8 +184,8 @@ def _json_record(line: str) -> dict[str, object] | None:
         return None
     if not isinstance(record, dict):
         return None
-    held = record.get("tensor_map")
-    return held if isinstance(held, dict) else record
+    tensor_map = record.get("tensor_map")
+    return tensor_map if isinstance(tensor_map, dict) else record
 
 
 def _lines(head: bytes, rest: IO[bytes]) -> Iterator[str]:
@@ -193,8 +193,8 @@ def _lines(head: bytes, rest: IO[bytes]) -> Iterator[str]:
     pending = head
     more = head
     while more:
-        *whole, pending = pending.split(b"\n")
-        for line in whole:
+        *complete_lines, pending = pending.split(b"\n")
+        for line in complete_lines:
             yield _ESCAPE.sub(b"", line[:_LINE_BYTES]).decode("utf-8", errors="replace")
         more = rest.read(WHOLE_BYTES)
         pending = pending[:_LINE_BYTES] + more

@@ -163,10 +163,10 @@ def forms_by_name() -> dict[str, tuple[Form, ...]]:
     >>> [form.opcode for form in forms_by_name()["popc"]]
     ['popc.b32', 'popc.b64']
     """
-    found: dict[str, list[Form]] = {}
+    grouped: dict[str, list[Form]] = {}
     for patterns, result_count in ((PATTERNS, 1), (PAIR_PATTERNS, 2)):
         for opcode in dict.fromkeys(opcode for pattern in patterns for opcode in expand_pattern(pattern)):
             name, *modifiers = opcode.split(".")
-            known = operation(name, tuple(modifiers), result_count=result_count)
-            found.setdefault(name, []).append(Form(opcode, known))
-    return {name: tuple(forms) for name, forms in found.items()}
+            form_operation = operation(name, tuple(modifiers), result_count=result_count)
+            grouped.setdefault(name, []).append(Form(opcode, form_operation))
+    return {name: tuple(forms) for name, forms in grouped.items()}

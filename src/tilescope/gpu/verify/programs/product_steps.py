@@ -38,19 +38,19 @@ class Multiply(NamedTuple):
 
     def registers(self, operand: Operand, type_name: str) -> int:
         """How many a thread has of an operand: of 64 bits for f64, else of 32."""
-        found = fragment(self.name, operand, type_name)
-        return found.values if type_name == "f64" else found.registers
+        fragment_layout = fragment(self.name, operand, type_name)
+        return fragment_layout.values if type_name == "f64" else fragment_layout.registers
 
 
 @cache
 def _multiplies(family: str) -> tuple[Multiply, ...]:
-    found = []
-    for opcode, known in opcodes().items():
-        if known.row.family != family or known.mnk[1] > _MOST_N:
+    multiplies = []
+    for opcode, entry in opcodes().items():
+        if entry.row.family != family or entry.mnk[1] > _MOST_N:
             continue
-        types = known.types
-        found.append(Multiply(opcode, known.name, known.mnk[1], known.mnk[2], types["A"], types["B"], types["D"]))
-    return tuple(found)
+        types = entry.types
+        multiplies.append(Multiply(opcode, entry.name, entry.mnk[1], entry.mnk[2], types["A"], types["B"], types["D"]))
+    return tuple(multiplies)
 
 
 def register_type(type_name: str) -> str:
@@ -60,14 +60,14 @@ def register_type(type_name: str) -> str:
 
 def mma(builder: ProgramBuilder) -> None:
     """One mma.sync of every warp; integers saturate now and then."""
-    one = builder.random.choice(_multiplies("mma"))
+    multiply = builder.random.choice(_multiplies("mma"))
     # ptxas makes f16 of narrow floats, and takes the wrong half of those that it knows to be constant
-    pick = builder.pick_inputs if one.a_type in _NARROW_FLOATS else builder.picks
-    a = pick(register_type(one.a_type), one.registers("A", one.a_type))
-    b = pick(register_type(one.b_type), one.registers("B", one.b_type))
-    c = builder.picks(register_type(one.d_type), one.registers("C", one.d_type))
-    d = [builder.new(register_type(one.d_type)) for _ in c]
-    builder.add([f"{one.opcode} {names(d)}, {names(a)}, {names(b)}, {names(c)};"], reads=(*a, *b, *c), writes=d)
+    pick = builder.pick_inputs if multiply.a_type in _NARROW_FLOATS else builder.picks
+    a = pick(register_type(multiply.a_type), multiply.registers("A", multiply.a_type))
+    b = pick(register_type(multiply.b_type), multiply.registers("B", multiply.b_type))
+    c = builder.picks(register_type(multiply.d_type), multiply.registers("C", multiply.d_type))
+    d = [builder.new(register_type(multiply.d_type)) for _ in c]
+    builder.add([f"{multiply.opcode} {names(d)}, {names(a)}, {names(b)}, {names(c)};"], reads=(*a, *b, *c), writes=d)
 
 
 def wgmma(builder: ProgramBuilder) -> None:
@@ -75,37 +75,39 @@ def wgmma(builder: ProgramBuilder) -> None:
     if builder.threads != _WARPGROUP_THREADS:
         raise NoRoomError
     random = builder.random
-    one = random.choice(_multiplies("wgmma"))
+    multiply = random.choice(_multiplies("wgmma"))
     a_in_registers = random.random() < 0.4
-    values = builder.picks(register_type(one.a_type), 8)
-    c = builder.picks(register_type(one.d_type), one.registers("D", one.d_type))
-    d = [builder.new(register_type(one.d_type)) for _ in c]
+    values = builder.picks(register_type(multiply.a_type), 8)
+    c = builder.picks(register_type(multiply.d_type), multiply.registers("D", multiply.d_type))
+    d = [builder.new(register_type(multiply.d_type)) for _ in c]
     # Not a copy: ptxas 13.0 may let an accumulator have the register that it was copied from, though others read it later
     lines = [f"xor.b32 {target.name}, {source.name}, 0x80000000;" for target, source in zip(d, c, strict=True)]
     reads = [*values, *c]
     a_major: Major = "K"
     if a_in_registers:
         # where A is negated, ptxas 13.0 takes the low half of a 64-bit register for its high half
-        a = builder.pick_inputs(register_type(one.a_type), one.registers("A", one.a_type))
+        a = builder.pick_inputs(register_type(multiply.a_type), multiply.registers("A", multiply.a_type))
         reads += a
         a_operand = names(a)
     else:
-        a_major = _major(builder, one.a_type)
-        lines += _fill_operand(builder, values, _descriptor(builder, one.a_type, a_major, 64, one.k), "%u0")
+        a_major = _major(builder, multiply.a_type)
+        lines += _fill_operand(builder, values, _descriptor(builder, multiply.a_type, a_major, 64, multiply.k), "%u0")
         a_operand = "%u0"
-    b_major = _major(builder, one.b_type)
-    lines += _fill_operand(builder, values[::-1], _descriptor(builder, one.b_type, b_major, one.n, one.k), "%u1")
+    b_major = _major(builder, multiply.b_type)
+    lines += _fill_operand(
+        builder, values[::-1], _descriptor(builder, multiply.b_type, b_major, multiply.n, multiply.k), "%u1"
+    )
     options = [random.choice(("0", "1", "1", "1"))]
-    if DataType.named(one.a_type).is_float:
+    if DataType.named(multiply.a_type).is_float:
         options += [random.choice(("1", "-1")), random.choice(("1", "-1"))]
-    if DataType.named(one.a_type).bits == 16:
+    if DataType.named(multiply.a_type).bits == 16:
         options += [] if a_in_registers else [str(int(a_major == "MN"))]
         options.append(str(int(b_major == "MN")))
     lines += [
         "fence.proxy.async.shared::cta;",
         "bar.sync 0;",
         "wgmma.fence.sync.aligned;",
-        f"{one.opcode} {names(d)}, {a_operand}, %u1, {', '.join(options)};",
+        f"{multiply.opcode} {names(d)}, {a_operand}, %u1, {', '.join(options)};",
         "wgmma.commit_group.sync.aligned;",
         "wgmma.wait_group.sync.aligned 0;",
     ]

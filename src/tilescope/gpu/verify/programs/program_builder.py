@@ -73,13 +73,13 @@ class ProgramBuilder:
 
     def pick_amount(self) -> Register:
         """A register whose numbers are mostly small: a shift amount, a lane, the length of a field."""
-        amounts = [one.register for one in self._inputs if one.kind == "small"]
+        amounts = [entry.register for entry in self._inputs if entry.kind == "small"]
         return self.random.choice(amounts) if self.random.random() < 0.8 else self.pick("u32")
 
     def pick_inputs(self, type_name: str, count: int) -> list[Register]:
         """Registers as they were loaded: no compiler knows anything about them."""
         bits = BITS_OF_TYPE[type_name]
-        fitting = [one.register for one in self._inputs if one.register.bits == bits]
+        fitting = [entry.register for entry in self._inputs if entry.register.bits == bits]
         alike = [register for register in fitting if register.type == plain_type(type_name)]
         return self.random.choices(alike or fitting, k=count)
 
@@ -131,13 +131,13 @@ class ProgramBuilder:
         """What has grown. Results that no step reads are kept, and most of the others."""
         read = {register for step in self._steps for register in step.reads}
         written = [register for step in self._steps for register in step.writes]
-        kept = tuple(register for register in written if register not in read or self.random.random() < 0.75)
+        results = tuple(register for register in written if register not in read or self.random.random() < 0.75)
         return Program(
             seed=self._seed,
             threads=self.threads,
             inputs=tuple(self._inputs),
             steps=tuple(self._steps),
-            kept=kept,
+            kept=results,
             tensors=tuple(self._tensors),
             scratch_bytes=rounded_up(max(self._scratch_bytes, 128), 128),
             smem_bytes=self._smem_bytes,

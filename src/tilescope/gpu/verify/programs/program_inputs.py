@@ -63,16 +63,16 @@ def numbers(kind: str, count: int, seed: int) -> npt.NDArray[np.generic]:
     if kind in ("f16x2", "bf16x2"):
         return numbers(kind.removesuffix("x2"), 2 * count, seed).view(np.uint32)
     words: Words = splitmix_bytes(seed, 32 * count).view("<u8").reshape(4, count).astype(np.uint64)
-    found: Words
+    drawn: Words
     if kind == "pred":
-        found = words[0] & np.uint64(1)
+        drawn = words[0] & np.uint64(1)
     elif kind == "small":
-        found = np.where(words[0] % np.uint64(16) == 15, words[2], words[1] % np.uint64(_SMALL_NUMBERS))
+        drawn = np.where(words[0] % np.uint64(16) == 15, words[2], words[1] % np.uint64(_SMALL_NUMBERS))
     elif kind in FLOATS:
-        found = _floats(FLOATS[kind], words)
+        drawn = _floats(FLOATS[kind], words)
     else:
-        found = _integers(BITS_OF_KIND[kind], words)
-    bits: npt.NDArray[np.generic] = found.astype(f"u{BITS_OF_KIND[kind] // 8}")
+        drawn = _integers(BITS_OF_KIND[kind], words)
+    bits: npt.NDArray[np.generic] = drawn.astype(f"u{BITS_OF_KIND[kind] // 8}")
     return bits
 
 
@@ -93,8 +93,8 @@ def factors(type_name: str, count: int, seed: int) -> npt.NDArray[np.generic]:
     binades = np.where(words[1] % np.uint64(4) == 0, np.uint64(form.bias), np.uint64(_CLOSE_BINADES))
     exponent = np.uint64(form.bias - 1) - words[2] % binades
     fraction = words[3] & np.uint64((1 << form.fraction) - 1)
-    found: Words = sign | exponent << np.uint64(form.fraction) | fraction
-    bits: npt.NDArray[np.generic] = found.astype(f"u{form.bits // 8}")
+    floats: Words = sign | exponent << np.uint64(form.fraction) | fraction
+    bits: npt.NDArray[np.generic] = floats.astype(f"u{form.bits // 8}")
     return bits
 
 
@@ -107,8 +107,8 @@ def _floats(form: FloatBits, words: Words) -> Words:
     specials = np.array(_special_floats(form), np.uint64)
     special = sign | specials[(words[1] % np.uint64(len(specials))).astype(np.intp)]
     any_bits = words[3] & np.uint64((1 << form.bits) - 1)
-    found: Words = np.select([choice < 4, choice == 6, choice == 7], [close, special, any_bits], wide)
-    return found
+    floats: Words = np.select([choice < 4, choice == 6, choice == 7], [close, special, any_bits], wide)
+    return floats
 
 
 def _exponents(form: FloatBits, word: Words, reach: int) -> Words:
@@ -142,5 +142,5 @@ def _integers(bits: int, words: Words) -> Words:
     choice = words[0] % np.uint64(_CHOICES)
     short = (words[1] & mask) >> words[2] % np.uint64(bits)
     extreme = extremes[(words[2] % np.uint64(len(extremes))).astype(np.intp)]
-    found: Words = np.where(choice < 2, extreme, np.where(choice < 5, short, words[3])) & mask
-    return found
+    integers: Words = np.where(choice < 2, extreme, np.where(choice < 5, short, words[3])) & mask
+    return integers

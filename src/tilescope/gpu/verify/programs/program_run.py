@@ -40,11 +40,11 @@ class Start(NamedTuple):
 def start(program: Program) -> Start:
     """What memory holds before a program runs. What a register gets does not depend on which others there are."""
     inputs = np.zeros(max(program.input_bytes, 16), np.uint8)
-    registers = [one.register for one in program.inputs]
-    for one, place in zip(program.inputs, program.places(registers), strict=True):
-        seed = _mix_seed(program.seed, one.register)
-        own = numbers(one.kind, program.threads, seed).view(np.uint8)
-        inputs[place : place + own.size] = own
+    registers = [entry.register for entry in program.inputs]
+    for entry, place in zip(program.inputs, program.places(registers), strict=True):
+        seed = _mix_seed(program.seed, entry.register)
+        values = numbers(entry.kind, program.threads, seed).view(np.uint8)
+        inputs[place : place + values.size] = values
     scratch = splitmix_bytes(program.seed % (1 << _SEED_BITS) + 1, program.scratch_bytes).copy()
     tensors = {
         number: pool()[tensor.source : tensor.source + tensor.size_bytes].copy()
@@ -89,17 +89,17 @@ def run_here(program: Program, *, findings: bool = False) -> Ran:
 def pieces(program: Program, after: Start) -> list[Piece]:
     """What is compared, in the order of the program; the words of a piece say where a difference lies."""
     written = program.entry_text("program")
-    found = []
+    compared = []
     for register, place in zip(program.kept, program.places(program.kept), strict=True):
         dtype = _DTYPE_OF_BYTES[register.stored_bytes]
         step = program.writer(register)
-        own = after.results[place : place + dtype.itemsize * program.threads].view(dtype)
-        found.append(Piece(f"{_place(program, written.first_lines, step, register)}, thread {{}}", own))
-    found.append(Piece("scratch memory, byte {}", after.scratch))
+        values = after.results[place : place + dtype.itemsize * program.threads].view(dtype)
+        compared.append(Piece(f"{_place(program, written.first_lines, step, register)}, thread {{}}", values))
+    compared.append(Piece("scratch memory, byte {}", after.scratch))
     for number, contents in after.tensors.items():
         if program.tensors[number].is_stored_to:
-            found.append(Piece(f"tensor {number}, byte {{}}", contents))
-    return found
+            compared.append(Piece(f"tensor {number}, byte {{}}", contents))
+    return compared
 
 
 def _place(program: Program, first_lines: Sequence[int], step: int, register: Register) -> str:

@@ -100,7 +100,7 @@ class Program:
     @property
     def input_bytes(self) -> int:
         """Of the array of inputs."""
-        return sum(self._slots([one.register for one in self.inputs]))
+        return sum(self._slots([entry.register for entry in self.inputs]))
 
     def places(self, registers: Sequence[Register]) -> list[int]:
         """Where the numbers of registers begin in an array that holds them one after the other."""
@@ -117,13 +117,13 @@ class Program:
     def needed_for(self, number: int) -> Program:
         """The program up to a step, without the steps that it does not depend on; the results of that step are kept."""
         last = self.steps[number]
-        wanted = set(last.reads)
+        needed = set(last.reads)
         steps = [last]
         for step in reversed(self.steps[:number]):
-            if wanted.intersection(step.writes):
-                wanted.update(step.reads)
+            if needed.intersection(step.writes):
+                needed.update(step.reads)
                 steps.append(step)
-        inputs = tuple(one for one in self.inputs if one.register in wanted)
+        inputs = tuple(entry for entry in self.inputs if entry.register in needed)
         return replace(self, steps=tuple(reversed(steps)), inputs=inputs, kept=last.writes)
 
     def used_tensors(self) -> dict[int, Tensor]:
@@ -150,7 +150,7 @@ class Program:
         return Written("\n".join([*lines, "}", ""]), tuple(first_lines))
 
     def _declarations(self) -> list[str]:
-        registers = [one.register for one in self.inputs]
+        registers = [entry.register for entry in self.inputs]
         registers += [register for step in self.steps for register in step.writes]
         lines = [
             "  .reg .b32 %thread, %lane, %offset, %smem, %word;",
@@ -171,7 +171,7 @@ class Program:
             lines += [f"ld.param.u64 %{name}, [{name}];", f"cvta.to.global.u64 %{name}, %{name};"]
         if self.smem_bytes:
             lines.append("mov.u32 %smem, smem;")
-        registers = [one.register for one in self.inputs]
+        registers = [entry.register for entry in self.inputs]
         for register, place in zip(registers, self.places(registers), strict=True):
             lines += self._thread_address("%inputs", register)
             is_predicate = register.bits == 1

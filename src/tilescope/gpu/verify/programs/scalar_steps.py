@@ -71,8 +71,8 @@ def draw_line(builder: ProgramBuilder) -> Line:
 def _with_operands(builder: ProgramBuilder, form: Form) -> Line:
     random = builder.random
     name = form.opcode.split(".")[0]
-    known = form.operation
-    types = known.source_types
+    operation = form.operation
+    types = operation.source_types
     immediate_at = None
     if len(types) > 1 and name != "cvt" and "x2" not in form.opcode and random.random() < 0.15:
         immediate_at = random.randrange(1, len(types))
@@ -88,7 +88,7 @@ def _with_operands(builder: ProgramBuilder, form: Form) -> Line:
             reads.append(register)
             constant = register.name
         sources.append(constant)
-    result_types = (known.result_type, "pred") if known.result_count > 1 else (known.result_type,)
+    result_types = (operation.result_type, "pred") if operation.result_count > 1 else (operation.result_type,)
     return Line(form.opcode, tuple(sources), tuple(reads), result_types)
 
 

@@ -148,14 +148,14 @@ def exchange_by_mbarrier(builder: ProgramBuilder) -> None:
 
 def barrier_reduction(builder: ProgramBuilder) -> None:
     """bar.red: the threads of the block count or combine predicates."""
-    said = builder.pick("pred")
+    predicate = builder.pick("pred")
     form = builder.random.choice(("popc.u32", "and.pred", "or.pred"))
     result = builder.new("u32" if form == "popc.u32" else "pred")
     sign = builder.random.choice(("", "!"))
-    lines = [f"bar.red.{form} {result.name}, 5, {sign}{said.name};"]
+    lines = [f"bar.red.{form} {result.name}, 5, {sign}{predicate.name};"]
     if result.bits > 1:
         lines.append(f"xor.b32 {result.name}, {result.name}, %lane;")
-    builder.add(lines, reads=[said], writes=[result])
+    builder.add(lines, reads=[predicate], writes=[result])
 
 
 def _type_of(atomic: str) -> str:

@@ -47,15 +47,15 @@ def shuffle(builder: ProgramBuilder) -> None:
 
 def vote(builder: ProgramBuilder) -> None:
     """vote.sync: what all lanes, any lane or every lane says."""
-    said = builder.pick("pred")
+    predicate = builder.pick("pred")
     mode = builder.random.choice(("all", "any", "uni", "ballot"))
     sign = builder.random.choice(("", "!"))
     type_name = "b32" if mode == "ballot" else "pred"
     result = builder.new(type_name)
-    lines = [f"vote.sync.{mode}.{type_name} {result.name}, {sign}{said.name}, {_ALL};"]
+    lines = [f"vote.sync.{mode}.{type_name} {result.name}, {sign}{predicate.name}, {_ALL};"]
     if mode == "ballot":
         lines.append(_by_lane(result))
-    builder.add(lines, reads=[said], writes=[result])
+    builder.add(lines, reads=[predicate], writes=[result])
 
 
 def match(builder: ProgramBuilder) -> None:
@@ -101,7 +101,7 @@ def election(builder: ProgramBuilder) -> None:
 def parted_shuffle(builder: ProgramBuilder) -> None:
     """The halves of a warp go different ways, and shuffle or vote among themselves."""
     value = builder.pick("u32")
-    said = builder.pick("pred")
+    predicate = builder.pick("pred")
     result = builder.new("u32")
     number = builder.step_count
     distance = builder.random.randrange(1, 16)
@@ -114,11 +114,11 @@ def parted_shuffle(builder: ProgramBuilder) -> None:
             f"  shfl.sync.bfly.b32 {result.name}, {value.name}, {distance}, 0x1f, 0xffff0000;",
             f"  bra met{number};",
             f"low{number}:",
-            f"  vote.sync.ballot.b32 {result.name}, {said.name}, 0xffff;",
+            f"  vote.sync.ballot.b32 {result.name}, {predicate.name}, 0xffff;",
             f"met{number}:",
             "  bar.warp.sync 0xffffffff;",
             "}",
         ],
-        reads=[value, said],
+        reads=[value, predicate],
         writes=[result],
     )

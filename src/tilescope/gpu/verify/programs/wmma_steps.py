@@ -52,7 +52,7 @@ def wmmas() -> tuple[Wmma, ...]:
 def _of_row(row: Instruction) -> list[Wmma]:
     shape = row.name.removeprefix("wmma.")
     sums = [DataType.named(name).ptx for name in row.accumulators]
-    found = []
+    variants = []
     for name in row.types:
         data_type = DataType.named(name)
         a_orders = _ORDERS if data_type.bits >= 8 else ("row",)
@@ -60,8 +60,8 @@ def _of_row(row: Instruction) -> list[Wmma]:
         for a_order, b_order, d, c, word in product(a_orders, b_orders, sums, sums, _words(data_type)):
             opcode = _opcode(f"{a_order}.{b_order}.{shape}", d, data_type.ptx, c, word)
             multiply = Multiply(opcode, row.name, row.n[0], row.k, data_type.ptx, data_type.ptx, d)
-            found.append(Wmma(multiply, shape, c, a_order, b_order))
-    return found
+            variants.append(Wmma(multiply, shape, c, a_order, b_order))
+    return variants
 
 
 def _words(data_type: DataType) -> tuple[str, ...]:
@@ -86,15 +86,15 @@ def _opcode(layout: str, d: str, a: str, c: str, word: str) -> str:
 def wmma(builder: ProgramBuilder) -> None:
     """One wmma.mma of every warp; each operand is loaded from shared memory, or lies in registers."""
     random = builder.random
-    one = random.choice(wmmas())
-    multiply = one.multiply
-    a = _operand(builder, one, _Part("A", multiply.a_type, one.a_order))
-    b = _operand(builder, one, _Part("B", multiply.b_type, one.b_order))
-    c = _operand(builder, one, _Part("C", one.c_type, random.choice(_ORDERS)))
+    instruction = random.choice(wmmas())
+    multiply = instruction.multiply
+    a = _operand(builder, instruction, _Part("A", multiply.a_type, instruction.a_order))
+    b = _operand(builder, instruction, _Part("B", multiply.b_type, instruction.b_order))
+    c = _operand(builder, instruction, _Part("C", instruction.c_type, random.choice(_ORDERS)))
     d = _new(builder, multiply, "D", multiply.d_type)
     builder.add([f"{multiply.opcode} {names(d)}, {names(a)}, {names(b)}, {names(c)};"], reads=(*a, *b, *c), writes=d)
     if random.random() < 0.4:
-        _store(builder, one, _Part("D", multiply.d_type, random.choice(_ORDERS)), d)
+        _store(builder, instruction, _Part("D", multiply.d_type, random.choice(_ORDERS)), d)
 
 
 def _new(builder: ProgramBuilder, multiply: Multiply, operand: Operand, type_name: str) -> list[Register]:
@@ -108,7 +108,7 @@ def _operand(builder: ProgramBuilder, one: Wmma, part: _Part) -> list[Register]:
         return builder.picks(register_type(part.type_name), one.multiply.registers(part.operand, part.type_name))
     base = builder.shared(_PART_BYTES, 128)
     values = builder.picks(register_type(part.type_name), 4) if part.type_name != "f64" else builder.picks("u32", 4)
-    held = _new(builder, one.multiply, part.operand, part.type_name)
+    registers = _new(builder, one.multiply, part.operand, part.type_name)
     opcode = f"wmma.load.{part.operand.lower()}.sync.aligned.{part.order}.{one.shape}"
     lines = [
         *_fill_operand(builder, values, base, _PART_BYTES),
@@ -119,9 +119,9 @@ def _operand(builder: ProgramBuilder, one: Wmma, part: _Part) -> list[Register]:
     if builder.random.random() < 0.3:
         lines += ["cvt.u64.u32 %u0, %t1;", "cvta.shared.u64 %u0, %u0;"]
         place, space = "%u0", ""
-    lines.append(f"{opcode}{space}.{part.type_name} {names(held)}, [{place}]{_stride(builder, one, part)};")
-    builder.add(in_braces(lines, words=2, wides=1), reads=values, writes=held)
-    return held
+    lines.append(f"{opcode}{space}.{part.type_name} {names(registers)}, [{place}]{_stride(builder, one, part)};")
+    builder.add(in_braces(lines, words=2, wides=1), reads=values, writes=registers)
+    return registers
 
 
 def _store(builder: ProgramBuilder, one: Wmma, part: _Part, d: list[Register]) -> None:
@@ -157,10 +157,10 @@ def _fill_operand(builder: ProgramBuilder, values: list[Register], base: int, si
 
 def _stride(builder: ProgramBuilder, one: Wmma, part: _Part) -> str:
     """The stride as the instruction names it; nothing where it is the default and may be left out."""
-    held = fragment(one.multiply.name, part.operand, part.type_name)
-    rows, columns = held.shape
+    fragment_layout = fragment(one.multiply.name, part.operand, part.type_name)
+    rows, columns = fragment_layout.shape
     leading = columns if part.order == "row" else rows
     padding_bytes = builder.random.choice(_PADDINGS_BYTES)
     if not padding_bytes and builder.random.random() < 0.5:
         return ""
-    return f", {leading + padding_bytes * 8 // held.element_bits}"
+    return f", {leading + padding_bytes * 8 // fragment_layout.element_bits}"

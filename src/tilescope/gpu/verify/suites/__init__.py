@@ -154,17 +154,17 @@ def first_difference(data: bytes, expected: Sequence[Piece]) -> str:
     'lane 1: card 0x7, ours 0x9 (1 of 2 differ)'
     """
     for piece in expected:
-        own = piece.numbers.tobytes()
-        longest = ceil_div(max(len(own), len(data)), piece.numbers.itemsize) * piece.numbers.itemsize
-        size = longest if piece is expected[-1] else len(own)
-        one = _pad_piece(data, size, piece)
-        other = _pad_piece(own, size, piece)
-        wrong = np.flatnonzero(one != other)
+        expected_bytes = piece.numbers.tobytes()
+        longest = ceil_div(max(len(expected_bytes), len(data)), piece.numbers.itemsize) * piece.numbers.itemsize
+        size = longest if piece is expected[-1] else len(expected_bytes)
+        card_numbers = _pad_piece(data, size, piece)
+        our_numbers = _pad_piece(expected_bytes, size, piece)
+        wrong = np.flatnonzero(card_numbers != our_numbers)
         if wrong.size:
             place = piece.words.format(*divmod(wrong[0], piece.row))
-            card = _shown(one[wrong[0]].item())
-            ours = _shown(other[wrong[0]].item())
-            return f"{place}: card {card}, ours {ours} ({wrong.size} of {one.size} differ)"
+            card = _shown(card_numbers[wrong[0]].item())
+            ours = _shown(our_numbers[wrong[0]].item())
+            return f"{place}: card {card}, ours {ours} ({wrong.size} of {card_numbers.size} differ)"
         data = data[size:]
     return "the results have other lengths"
 

@@ -94,9 +94,11 @@ def _predict(case: Case) -> list[Piece]:
 def _run(device: Device, cases: list[Case]) -> Iterable[Result]:
     numbers = np.array([FUNCTIONS.index(case["function"]) for case in cases], np.int32)
     exponents = np.array([case["exponent"] for case in cases], np.uint32)
-    found = np.zeros((len(cases), 2), np.uint64)
-    device.launch("approx:sums", numbers, exponents, out=(found,), blocks=_CARD_BLOCKS * len(cases), threads=_THREADS)
-    for number, exponent, pair in zip(numbers.tolist(), exponents.tolist(), found, strict=True):
+    card_sums = np.zeros((len(cases), 2), np.uint64)
+    device.launch(
+        "approx:sums", numbers, exponents, out=(card_sums,), blocks=_CARD_BLOCKS * len(cases), threads=_THREADS
+    )
+    for number, exponent, pair in zip(numbers.tolist(), exponents.tolist(), card_sums, strict=True):
         yield [pair, *([] if (pair == sums()[number, exponent]).all() else _compare_words(device, number, exponent))]
 
 
@@ -112,8 +114,8 @@ def _compare_words(device: Device, number: int, exponent: int) -> list[Array]:
     first["input"] = places | exponent << 23
     first["card"] = card[places]
     first["ours"] = ours[places]
-    kept = card[exponent % _FITTED_EVERY :: _FITTED_EVERY] if exponent & 0xFF in _FITTED else card[:0]
-    return [np.array([wrong.size, first.size], "<u4"), first, kept]
+    fitted = card[exponent % _FITTED_EVERY :: _FITTED_EVERY] if exponent & 0xFF in _FITTED else card[:0]
+    return [np.array([wrong.size, first.size], "<u4"), first, fitted]
 
 
 def _judge(case: Case, outcome: Outcome) -> str:

@@ -305,7 +305,7 @@ def _tables(device: Device, cases: list[Case], tensors: list[int]) -> tuple[Arra
     copies: list[list[int]] = []
     blocks: list[list[int]] = []
     for case, address in zip(cases, tensors, strict=True):
-        own = case.get("copies", [case])
+        case_copies = case.get("copies", [case])
         shift = case.get("map_shift", 0)
         if "map" in case:
             tensor_map = AnyMap.from_dict(case["map"])
@@ -313,14 +313,14 @@ def _tables(device: Device, cases: list[Case], tensors: list[int]) -> tuple[Arra
             rank = tensor_map.rank
             kind = "four rows" if "gathers" in case else case["map"]["kind"]
             rows = _ROWS if "gathers" in case else 1
-            expected = tensor_map.transaction_bytes * len(own) * rows
+            expected = tensor_map.transaction_bytes * len(case_copies) * rows
         else:
             blob = b""
             rank = 1
             kind = "bulk"
             expected = bulk_bytes(case["size"])
-        blocks.append([len(copies), len(own), expected, IMAGE_BYTES])
-        copies += [[_KINDS.index(kind), rank, *_row(case, copy, len(blobs) + shift)] for copy in own]
+        blocks.append([len(copies), len(case_copies), expected, IMAGE_BYTES])
+        copies += [[_KINDS.index(kind), rank, *_row(case, copy, len(blobs) + shift)] for copy in case_copies]
         blobs += (bytes(shift) + blob).ljust(_MAP_SLOT_BYTES, b"\0")
     return np.frombuffer(blobs, np.uint8), np.array(copies, np.int32), np.array(blocks, np.int32)
 

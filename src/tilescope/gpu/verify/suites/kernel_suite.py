@@ -65,15 +65,15 @@ def _predict(case: Case) -> list[Piece]:
     if _kind(case) == "kernel":
         launch = launch_of(case)
         outcome = run_kernel_here(launch)
-        found = kernel_pieces(launch)
+        expected = kernel_pieces(launch)
     else:
         program = _program(case)
         ran = run_here(program)
         outcome = ran.run.outcome
-        found = pieces(program, ran.after)
+        expected = pieces(program, ran.after)
     if outcome != "finished":
         return [Piece(f"our run ends otherwise ({outcome}): byte {{}}", np.zeros(0, np.uint8))]
-    return found
+    return expected
 
 
 def _run(device: Device, cases: list[Case]) -> Iterable[Result]:
@@ -112,15 +112,15 @@ def smallest_program(case: Case, measured: Outcome) -> Program | None:
 
 def _note(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
     """The smallest program whose results differ, whole."""
-    found = []
+    differing = []
     for case, outcome in zip(cases, outcomes, strict=True):
         program = smallest_program(case, outcome)
         if program is not None:
-            found.append(program)
-    if not found:
+            differing.append(program)
+    if not differing:
         return ""
-    smallest = min(found, key=lambda program: len(program.steps))
-    return f"Programs that differ: {len(found)}. The smallest (program {smallest.seed}):\n{smallest.text()}"
+    smallest = min(differing, key=lambda program: len(program.steps))
+    return f"Programs that differ: {len(differing)}. The smallest (program {smallest.seed}):\n{smallest.text()}"
 
 
 KERNELS = Suite(

@@ -64,7 +64,7 @@ def _draw_tiled(random: random.Random, arch: str, data_type: str | None = None, 
     if not dense and random.random() < 0.2:
         strides = [align * random.randint(0, 40) for _ in strides]
     steps = [random.choice((1, 1, 1, random.randint(1, 4))) for _ in dims]
-    own: Case = {
+    arguments: Case = {
         "dims": dims,
         "strides_bytes": strides,
         "box": box,
@@ -72,7 +72,7 @@ def _draw_tiled(random: random.Random, arch: str, data_type: str | None = None, 
         "interleave": interleave,
         "swizzle": swizzle,
     }
-    return _complete_arguments(random, row, arch, own)
+    return _complete_arguments(random, row, arch, arguments)
 
 
 def _columns(random: random.Random, arch: str, data_type: str | None = None) -> Case:
@@ -88,7 +88,7 @@ def _columns(random: random.Random, arch: str, data_type: str | None = None) -> 
     span_bytes = Swizzle.named(swizzle).span_bytes or 256
     images = random.randint(1, 3)
     dims = [*extents, random.randint(1, 3), images] if sliced else [channels, *extents, images]
-    own: Case = {
+    arguments: Case = {
         "dims": dims,
         "strides_bytes": _strides(dims, 8 * sliced or row.bits),
         "lower_corner": [random.randint(-3, 2) for _ in range(rank - 2)],
@@ -99,7 +99,7 @@ def _columns(random: random.Random, arch: str, data_type: str | None = None) -> 
         "interleave": interleave,
         "swizzle": swizzle,
     }
-    return _complete_arguments(random, row, arch, own)
+    return _complete_arguments(random, row, arch, arguments)
 
 
 def _strides(dims: list[int], step_bits: int, align: int = 16) -> list[int]:

@@ -119,7 +119,7 @@ def _run_descriptors(device: Device, cases: list[Case]) -> Iterator[list[Array]]
     core = _core(cases[0])
     row = DataType.named(cases[0]["data_type"])
     k = _k(row)
-    known = _digits(row)
+    digits = _digits(row)
     is_wgmma = core is _CORES["wgmma"]
     unit = core_matrices(np.eye(core.rows["A"], k).astype(row.numpy))
     descriptors = np.array([_descriptor(case).encode() for case in cases], np.uint64)
@@ -132,7 +132,7 @@ def _run_descriptors(device: Device, cases: list[Case]) -> Iterator[list[Array]]
         descriptors,
         of_b,
         *instructions,
-        known,
+        digits,
         unit,
         unit.size,
         out=[products],
@@ -141,13 +141,13 @@ def _run_descriptors(device: Device, cases: list[Case]) -> Iterator[list[Array]]
         smem_bytes=_READ_BYTES + unit.size,
     )
     if is_wgmma:  # whose accumulators lie in registers
-        held = fragment(f"wgmma.m64n64k{k}", "D", "f32" if row.is_float else "s32")
-        products = np.array([[held.collect(words) for words in passes] for passes in products])
+        accumulator = fragment(f"wgmma.m64n64k{k}", "D", "f32" if row.is_float else "s32")
+        products = np.array([[accumulator.collect(words) for words in passes] for passes in products])
     for case, matrix in zip(cases, products, strict=True):
         read = matrix[:, :, :k] if case["operand"] == "A" else matrix[:, :k, :].transpose(0, 2, 1)
-        digit = np.searchsorted(known.astype(np.float64), read).clip(0, _DIGITS - 1)
+        digit = np.searchsorted(digits.astype(np.float64), read).clip(0, _DIGITS - 1)
         element = (digit << (4 * np.arange(_PASSES))[:, None, None]).sum(axis=0)
-        strange = (known.astype(np.float64)[digit] != read).any(axis=0)
+        strange = (digits.astype(np.float64)[digit] != read).any(axis=0)
         yield [np.ascontiguousarray(np.where(strange, _STRANGE, element * (row.bits // 8)).astype("<u2"))]
 
 

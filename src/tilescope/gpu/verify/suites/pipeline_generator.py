@@ -76,17 +76,17 @@ def _filling(random: Random, slots: dict[str, int], full: str, place: str) -> li
     """Expect and copy all slots of a stage: bytes expected before or after, at once or one by one, copies whole or in parts."""
     copies: list[Data] = []
     for name, size in slots.items():
-        whole: Data = {"copy": f"{name}[{place}]", "bytes": size, "barrier": full, "tile": "i"}
+        copy: Data = {"copy": f"{name}[{place}]", "bytes": size, "barrier": full, "tile": "i"}
         if random.random() >= 0.5:
-            whole["by"] = "bulk"
-        parts = [whole]
+            copy["by"] = "bulk"
+        parts = [copy]
         if size >= 32 and random.random() < 0.25:
             first_bytes = random.randrange(16, size, 16)
-            parts = [whole | {"bytes": first_bytes}, whole | {"bytes": size - first_bytes}]
+            parts = [copy | {"bytes": first_bytes}, copy | {"bytes": size - first_bytes}]
             if random.random() < 0.5:
                 parts = [parts[0] | {"offset": 0}, parts[1] | {"offset": first_bytes}]
         elif size % 512 == 0 and random.random() < 0.2:
-            parts = [whole | {"bytes": size // 32, "lanes": 32}]
+            parts = [copy | {"bytes": size // 32, "lanes": 32}]
         copies += parts
     total = sum(slots.values())
     match random.choice(("before", "before", "after", "one by one")):

@@ -169,9 +169,9 @@ class Encoded:
                 multiplied += rows
             if action.op == "wait_group" and action.targets[0] == "wgmma":
                 # what is read until here must still be there
-                kept = max(0, len(groups) - action.arguments["pending"])
-                rows = [row for group in groups[:kept] for row in group]
-                groups = groups[kept:]
+                completed = max(0, len(groups) - action.arguments["pending"])
+                rows = [row for group in groups[:completed] for row in group]
+                groups = groups[completed:]
             self.rows += rows
             self.places += [Place(agent.title, action)] * len(rows)
         self.rows.append([0] * 8)
@@ -265,9 +265,9 @@ def _plain_row(action: Action) -> list[int]:
 def _refused_copy(_agent: Agent, action: Action) -> str:
     """Why the interpreter cannot do a copy; empty where it can."""
     arguments = action.arguments
-    whole = arguments["bytes"] % CHUNK_BYTES == 0 or arguments["by"] == "bulk"
+    is_whole = arguments["bytes"] % CHUNK_BYTES == 0 or arguments["by"] == "bulk"
     offset = arguments.get("offset") or 0
-    if not whole or offset % CHUNK_BYTES or offset + copied_bytes(action) > _OVERFLOW_BYTES:
+    if not is_whole or offset % CHUNK_BYTES or offset + copied_bytes(action) > _OVERFLOW_BYTES:
         return "bytes or a place that no bulk copy has"
     if arguments["barrier_rank"] is not None or (arguments.get("lanes") or 1) > WARP_THREADS:
         return "no such bulk copy"

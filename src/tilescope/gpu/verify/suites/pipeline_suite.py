@@ -175,10 +175,10 @@ def describe_outcome(case: Case, measured: Outcome) -> str:
     if details["hung_step"] >= 0:
         words.append(f"seed {details['seed']}: gave up at {_place(places[details['hung_step']])}")
     if details["wrong_step"] >= 0:
-        found = details["found"].view(np.uint32)
+        serial = details["found"].view(np.uint32)
         expected = details["expected"].view(np.uint32)
         at = f"{_place(places[details['wrong_step']])}, chunk {details['chunk']}"
-        words.append(f"seed {details['seed']}: {at} has serial {found:#x} instead of {expected:#x}")
+        words.append(f"seed {details['seed']}: {at} has serial {serial:#x} instead of {expected:#x}")
     return "; ".join(words)
 
 
@@ -193,14 +193,14 @@ def _note(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
     failed = []
     for case, outcome in zip(cases, outcomes, strict=True):
         simulation = _simulation(case)
-        said: str = simulation.verdict if simulation.mistake is None else simulation.mistake.outcome
-        table.setdefault(said, Counter())[_kind(outcome)] += 1
+        verdict: str = simulation.verdict if simulation.mistake is None else simulation.mistake.outcome
+        table.setdefault(verdict, Counter())[_kind(outcome)] += 1
         if _judge(case, outcome):
             failed.append((case, outcome))
     lines = [f"Simulated, and what the card did under at least one of {counted(SEEDS, 'seed')} of delays:"]
-    for said, counts in sorted(table.items(), key=lambda row: -sum(row[1].values())):
+    for verdict, counts in sorted(table.items(), key=lambda row: -sum(row[1].values())):
         parts = ", ".join(f"{what} {count}" for what, count in counts.most_common())
-        lines.append(f"  {said} {sum(counts.values())}: {parts}")
+        lines.append(f"  {verdict} {sum(counts.values())}: {parts}")
     if failed:
         smallest, outcome = min(failed, key=lambda each: len(json.dumps(each[0])))
         lines.append(f"The smallest of {len(failed)} that are proven and {describe_outcome(smallest, outcome)}:")

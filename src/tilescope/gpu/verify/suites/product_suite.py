@@ -61,8 +61,11 @@ class _Opcode(NamedTuple):
 
     def words(self, operand: Operand, matrices: npt.NDArray[np.int64]) -> Array:
         """(threads, registers) words of an operand."""
-        held = fragment(self.name, operand, self.types[operand])
-        return _stored(held.distribute(matrices if held.matrices > 1 else matrices[0]), held.data_type).view("<u4")
+        fragment_layout = fragment(self.name, operand, self.types[operand])
+        return _stored(
+            fragment_layout.distribute(matrices if fragment_layout.matrices > 1 else matrices[0]),
+            fragment_layout.data_type,
+        ).view("<u4")
 
     def b_operand(self, matrices: npt.NDArray[np.int64]) -> Array:
         """B: words of registers, or for wgmma the bytes of shared memory, rows of n with 32 bytes along k."""
@@ -85,7 +88,7 @@ def opcodes() -> dict[str, _Opcode]:
     >>> "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" in opcodes()
     True
     """
-    made = {}
+    entries = {}
     for row in INSTRUCTIONS:
         if not Arch.named("sm_90").has(row.feature):
             continue
@@ -108,14 +111,14 @@ def opcodes() -> dict[str, _Opcode]:
             c = "" if row.warps > 1 else d
             name = ".".join(filter(None, (row.family, shape, order)))
             opcode = ".".join(filter(None, (start, shape, order, d, a, b, c, count)))
-            made[opcode] = _Opcode(row, name, (row.m, n, row.k), {"A": a, "B": b, "D": d}, count)
-    return made
+            entries[opcode] = _Opcode(row, name, (row.m, n, row.k), {"A": a, "B": b, "D": d}, count)
+    return entries
 
 
 def _draw_opcode(random: random.Random, arch: str) -> Case:
     has = Arch.named(arch).has
-    known = [name for name, opcode in opcodes().items() if opcode.row.warps == 1 or has(opcode.row.feature)]
-    return {"opcode": random.choice(known), "seed": random.randrange(1 << 31)}
+    names = [name for name, opcode in opcodes().items() if opcode.row.warps == 1 or has(opcode.row.feature)]
+    return {"opcode": random.choice(names), "seed": random.randrange(1 << 31)}
 
 
 def _predict_sums(case: Case) -> list[Piece]:

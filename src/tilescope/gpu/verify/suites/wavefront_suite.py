@@ -109,12 +109,12 @@ def _time_accesses(device: Device, cases: list[Case]) -> Array:
     # of the first, every bank is asked once in every turn; of the second, one bank is asked for everything
     ops = [SmemOp.named(case["op"]) for case in cases]
     steps = [op.access_bytes for op in ops] + [128] * len(cases)
-    known = [
+    reference_cases = [
         {"op": op.name, "lanes": [lane * step for lane in range(32)], "active": _ALL}
         for op, step in zip(ops * 2, steps, strict=True)
     ]
-    low, high, cycles = np.split(cycles_of(device, [*known, *cases]), 3)
-    few, many = np.split(np.concatenate([_predict(case)[0].numbers for case in known]).astype(np.float64), 2)
+    low, high, cycles = np.split(cycles_of(device, [*reference_cases, *cases]), 3)
+    few, many = np.split(np.concatenate([_predict(case)[0].numbers for case in reference_cases]).astype(np.float64), 2)
     return np.asarray(few + (cycles - low) * (many - few) / (high - low)).round().clip(0)
 
 
