@@ -28,7 +28,7 @@ KIB = 1024
 WARP_LANES = 32
 ARCH_PARTLY_KNOWN = rule(
     "arch-partly-known",
-    "An architecture is one of the table; sm_107 (Rubin) is not documented completely enough for a row.",
+    "The architecture is in the table. sm_107 (Rubin) is not documented completely enough for an entry.",
     argument="arch",
     found="arch = {asked}",
     limit="{arch} is documented in parts only: {missing}",

@@ -25,7 +25,7 @@ from tilescope.value import Value, hex_field
 _WORD = "ts.WgmmaDescriptor({start}, leading_bytes=16, stride_bytes=1024, swizzle='128B')"
 DESCRIPTOR_FIELD = rule(
     "descriptor-field",
-    "A field of a descriptor holds what its bits can: an address or offset in units of 16 bytes.",
+    "A field of a descriptor has a value that fits its bits: an address or an offset in units of 16 bytes.",
     argument="{field}",
     found="{field} = {value}",
     limit="bits {low_bit}-{high_bit} hold {numbers}",

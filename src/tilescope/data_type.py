@@ -56,7 +56,7 @@ DataTypeName = Literal[
 
 ARRAY_TYPE = rule(
     "array-type",
-    "The elements of an array are of a type that TMA can move, little-endian, and packed as it wants them.",
+    "The elements of an array have a type that TMA can copy, are little-endian, and have the packing that TMA expects.",
     argument="data_type",
     found="data type {data_type}",
     limit="no numpy or ml_dtypes type holds one such element",

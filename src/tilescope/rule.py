@@ -238,21 +238,21 @@ ARGUMENT_TYPE = rule(
 )
 ARGUMENT_RANGE = rule(
     ARGUMENT_RANGE_WORDING.rule,
-    "Every argument is one of the values that the call takes: a number between its limits, a sequence of its length.",
+    "Every argument has a value that the call accepts: a number between its limits, or a sequence of the expected length.",
     source="the documentation of the call",
     passing='ts.Swizzle.named("128B").chunk_in_line(0, 7)',
     failing='ts.Swizzle.named("128B").chunk_in_line(0, 8)',
 )
 UNKNOWN_NAME = rule(
     UNKNOWN_NAME_WORDING.rule,
-    "A name is one of its table: a data type, a swizzle, an architecture.",
+    "The name is in its table, such as data types, swizzles or architectures.",
     source="the tables of tilescope",
     passing='ts.Swizzle.named("128B")',
     failing='ts.Swizzle.named("128b-atom")',
 )
 MISSING_FIELD = rule(
     MISSING_FIELD_WORDING.rule,
-    "Plain data from which a value is made has all its fields.",
+    "The plain data from which a value is built has all its fields.",
     argument=MISSING_FIELD_WORDING.argument,
     found=MISSING_FIELD_WORDING.found,
     limit=MISSING_FIELD_WORDING.limit,

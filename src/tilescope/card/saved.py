@@ -17,7 +17,7 @@ from tilescope.rule import rule
 
 SAVED_CARD = rule(
     "saved-card",
-    "A card of the user's own has a name that the table does not have, and a file that `bench --save-card` wrote.",
+    "A saved card has a name that is not in the table, and a file that `bench --save-card` wrote.",
     argument="card",
     found="{path}: {problem}",
     limit="a file that `tilescope bench --save-card` wrote",

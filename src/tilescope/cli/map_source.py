@@ -35,7 +35,7 @@ _NAME = re.compile(r"[^\n]*(?:[/\\~]|\.\w|[g-wyzG-WYZ])[^\n]*")  # more than hex
 _PASSING = 'ts.cli.map_source.read_source(("00" * 128,))'
 INPUT_FILE = rule(
     "input-file",
-    "A SOURCE is the name of one file or pipe, - for stdin, or a tensor map as text.",
+    "A SOURCE is the name of one file or pipe, - for stdin, or the text of a tensor map.",
     argument="source",
     found="no such file: {name}",
     limit="SOURCE is one file, - for stdin, or a map as text",
@@ -56,7 +56,7 @@ SEVERAL_SOURCES = INPUT_FILE.worded(found="{sources} sources", fix="Use one of t
 DIRECTORY = INPUT_FILE.worded(found="{name} is a directory", fix="Use a file, such as {name}/map.json.")
 INPUT_EMPTY = rule(
     "input-empty",
-    "A file or stdin that is to give a tensor map is not empty.",
+    "A file or stdin that contains a tensor map is not empty.",
     argument="source",
     found="{name} is empty",
     limit="it has to hold a tensor map: 128 bytes, words, JSON or a dump of arguments",
@@ -68,7 +68,7 @@ INPUT_EMPTY = rule(
 EMPTY_LINE = INPUT_EMPTY.worded(found="line {line} of {name} is empty")
 INPUT_SIZE = rule(
     "input-size",
-    "A map's file is at most 1 MiB, and so is a line of a log; a log may have any number of lines.",
+    "A map's file and each line of a log have at most 1 MiB; a log may have any number of lines.",
     argument="{name}",
     found="more than {MiB} MiB",
     limit="at most {MiB} MiB are read, and of a log any number of lines",

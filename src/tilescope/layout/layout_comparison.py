@@ -8,7 +8,7 @@ from tilescope.rule import rule
 
 LAYOUT_DIFFERENCE = rule(
     "layout-difference",
-    "Two layouts are drawn side by side where they are of one tile, with elements of one width.",
+    "Two layouts can be compared in one drawing if they have the same tile and element width.",
     argument="other",
     found="{shape: x } elements of {element_bits:bit}[[: mn x k, {contiguous} contiguous]], "
     "and {other_shape: x } elements of {other_element_bits:bit}[[: mn x k, {other_contiguous} contiguous]]",

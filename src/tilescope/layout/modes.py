@@ -35,8 +35,8 @@ Pairs = tuple[tuple[int, int], ...]
 
 SHAPE_STRIDE = rule(
     "shape-stride",
-    "Shape and stride are integers, or tuples nested alike; extents are at least 1. Of a layout in shared memory, "
-    "strides are at least 0, for at most five indices.",
+    "Shape and stride are integers, or tuples with the same nesting; extents are at least 1. A layout in shared "
+    "memory has strides of at least 0, and at most five indices.",
     argument="shape, stride",
     found="{modes}",
     limit="shape and stride are integers or tuples with the same nesting; extents are at least 1",
@@ -53,7 +53,7 @@ UNEVEN_GROUPS = SHAPE_STRIDE.worded(
 )
 TILE_TO_SHAPE = rule(
     "tile-to-shape",
-    "A tile made of a block is a whole number of blocks along every index.",
+    "A tile is a multiple of its block along every index.",
     argument="shape",
     found="a tile of {shape: x } from blocks of {block: x }",
     limit="tile_to_shape takes whole blocks, with one extent for every index",

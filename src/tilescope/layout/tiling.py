@@ -34,7 +34,8 @@ Of = TypeVar("Of")
 
 LAYOUT_ATOMS = rule(
     "layout-atoms",
-    "A copy, a plan or a search needs a tile of rows in equal atoms; with other strides only addresses can be computed.",
+    "A copy, a plan or a search needs a tile made of rows in equal atoms; for other strides only addresses can be "
+    "computed.",
     argument="layout",
     found="rows {rows}, columns {columns}, (extent, stride in bits)",
     limit="rows of one pitch in equal atoms, one after the other by column or by row",

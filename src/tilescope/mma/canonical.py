@@ -53,7 +53,7 @@ Index = TypeVar("Index", int, npt.NDArray[np.int64])
 
 CANONICAL_SWIZZLE = rule(
     "canonical-swizzle",
-    "Tensor cores read K-major operands with none, 32B, 64B and 128B, MN-major ones also with 128B_ATOM_32B.",
+    "Tensor cores read K-major operands with none, 32B, 64B and 128B, and MN-major operands also with 128B_ATOM_32B.",
     argument="swizzle",
     found="{major}-major with swizzle {swizzle}",
     limit="tensor cores read {major}-major operands with {modes:, }",
@@ -81,7 +81,7 @@ CANONICAL_TYPE = CANONICAL_ELEMENT.worded(
 )
 DESCRIPTOR_LAYOUT = rule(
     "descriptor-layout",
-    "A descriptor reads tiles of a tensor core's own atoms, which follow each other by column or by row.",
+    "A descriptor reads tiles made of a tensor core's atoms, stored one after another by column or by row.",
     argument="layout",
     found="{layout}",
     limit="a descriptor reads whole atoms of {major}-major {mode}, {atom_bits} bits, by column or by row",

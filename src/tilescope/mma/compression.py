@@ -53,7 +53,7 @@ _TYPES = tuple({**_MMA_TYPES, **_TCGEN05_TYPES})
 
 SPARSE_TYPE = rule(
     "sparse-type",
-    "Sparse are matrices of the types that mma.sp, wgmma.sp or tcgen05.mma.sp multiply.",
+    "Sparse matrices have the types that mma.sp, wgmma.sp or tcgen05.mma.sp multiply.",
     argument="data_type",
     found="{data_type}",
     limit="a sparse A is {known:, }",
@@ -64,7 +64,7 @@ SPARSE_TYPE = rule(
 )
 SPARSE_SHAPE = rule(
     "sparse-shape",
-    "A sparse matrix has whole groups in k, and whole instructions in m and k if one is named.",
+    "A sparse matrix has whole groups along k, and whole instructions along m and k if an instruction is passed.",
     argument="a",
     found="a matrix of {shape: x }",
     limit="{holder} takes {rows} rows and {columns} elements of k",
@@ -75,7 +75,7 @@ SPARSE_SHAPE = rule(
 )
 SPARSE_SELECTOR = rule(
     "sparse-selector",
-    "The sparsity selector says which lanes of four hold the metadata: there are as many as fit.",
+    "The sparsity selector chooses the lanes of every four that hold the metadata, and is below the number of choices.",
     argument="selector",
     found="selector = {selector}",
     limit="{instruction} of {data_type} reads {lanes} of four lanes, so that its selector is {known:or}",
@@ -90,7 +90,7 @@ TCGEN05_SELECTOR = SPARSE_SELECTOR.worded(
 )
 SPARSE_METADATA = rule(
     "sparse-metadata",
-    "Metadata names two different places of every group; of tf32 it is 0x4 or 0xe.",
+    "Metadata selects two different positions of every group; for tf32 it is 0x4 or 0xe.",
     argument="metadata",
     found="{nibble:#x} for row {row}, k {first} to {last}",
     limit="metadata of {data_type} is one of {known:, }",

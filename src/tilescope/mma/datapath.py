@@ -27,7 +27,7 @@ from tilescope.sentence import argument_said, printed
 
 TMEM_DATAPATH = rule(
     "tmem-datapath",
-    "tcgen05.mma has certain m for one block, a pair and .ws; PTX calls their layouts A to G.",
+    "tcgen05.mma supports certain m for one block, a pair and .ws; PTX names their layouts A to G.",
     argument="shape",
     found="m {m}, cta_group {asked}[[, {options:, }]]",
     limit="tensor memory has the layouts {known:; }",

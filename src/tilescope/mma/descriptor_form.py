@@ -21,7 +21,8 @@ from tilescope.swizzle import SWIZZLE, Swizzle
 
 DESCRIPTOR_RESERVED = rule(
     "descriptor-reserved",
-    "Bits of a descriptor that belong to no field are zero, and its constants are what PTX says.",
+    "Bits of a descriptor that belong to no field are zero, and its constant fields have the values that PTX "
+    "specifies.",
     argument="word",
     found="{word:#x} has bits {bits:, } set",
     limit="a {descriptor} keeps bits {reserved} zero",

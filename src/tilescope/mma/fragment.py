@@ -76,7 +76,7 @@ Index = TypeVar("Index", int, npt.NDArray[np.int64])
 
 FRAGMENT_ORDER = rule(
     "fragment-order",
-    "Only mma.m8n8k4 with f16 takes other orders than .row.col.",
+    "Only mma.m8n8k4 with f16 supports other orders than .row.col.",
     argument="instruction",
     found="{instruction} with A .{a_order} and B .{b_order}",
     limit="only mma.m8n8k4 with f16 takes other orders than .row.col",

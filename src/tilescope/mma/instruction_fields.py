@@ -44,7 +44,7 @@ TCGEN05_FIELD = rule(
 )
 TCGEN05_MAJOR = rule(
     "tcgen05-major",
-    "MN-major operands of tcgen05 are of the types that PTX lets be transposed.",
+    "MN-major operands of tcgen05 have the types for which PTX allows transposition.",
     argument="{field}",
     found="{field} = {asked}",
     limit="{field} of kind {kind} with {beside:, } is {allowed: or }: {reason}",

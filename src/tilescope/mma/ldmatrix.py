@@ -54,7 +54,7 @@ MATRIX_RANGE = rule(
 )
 MATRIX_OVERLAP = rule(
     "matrix-overlap",
-    "Two rows that are stored to one address are equal: which of them stays is not defined.",
+    "Two rows that are stored to the same address are equal: it is undefined which of them remains.",
     argument="lane_address",
     found="lanes {lanes:and} both give {address:#x}, with different rows",
     limit="which of two rows stays at one address is not defined",

@@ -36,7 +36,7 @@ MATRIX_COUNT = rule(
 )
 MATRIX_TRANS = rule(
     "matrix-trans",
-    "m16n16 and m16n8 are always transposed, m8n16 never, m8n8 by choice.",
+    "m16n16 and m16n8 are always transposed, m8n16 never, and m8n8 optionally.",
     argument="transpose",
     found="transpose = {transpose}",
     limit="{form} never transposes",

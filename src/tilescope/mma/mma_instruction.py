@@ -40,7 +40,7 @@ WGMMA_TYPE = rule(
 )
 FRAGMENT_OPERAND = rule(
     "fragment-operand",
-    "wgmma reads B from shared memory, so that B has no fragment.",
+    "wgmma reads B from shared memory, so B has no fragment.",
     argument="operand",
     found="B of {instruction}",
     limit="wgmma reads B from shared memory, not from registers",
@@ -52,7 +52,7 @@ FRAGMENT_OPERAND = rule(
 )
 FRAGMENT_TYPE = rule(
     "fragment-type",
-    "An operand of an instruction takes the types that PTX lists for it.",
+    "The data type of an operand is one that PTX lists for the instruction.",
     argument="data_type",
     found="{data_type} for operand {operand}",
     limit="operand {operand} of {instruction} is {known:, }",

@@ -41,7 +41,7 @@ MAX_ROWS = 256
 
 LEADING_ADDRESS = rule(
     "tcgen05-leading-address",
-    "A leading address exists K-major with swizzle 128B and base offset 0, on sm_103a.",
+    "Leading holds an address only for K-major operands with swizzle 128B and base offset 0, on sm_103a.",
     argument="leading_is_address",
     found="leading_is_address with swizzle {swizzle} and base offset {base_offset}",
     limit="a leading address needs swizzle 128B and base offset 0 (sm_103a)",

@@ -40,7 +40,7 @@ _MMA_PRODUCTS = [mma for mma in INSTRUCTIONS if (mma.family, mma.m, mma.n) == ("
 
 MMA_SHAPE = rule(
     "mma-shape",
-    "A is m x k and B is k x n, with one k, and both are whole numbers of the blocks that an instruction takes.",
+    "A is m x k and B is k x n with the same k, and both are multiples of the instruction's shape.",
     argument="a, b",
     found="A is {a: x }, B is {b: x }",
     limit="A is m x k and B is k x n, with one k",
@@ -63,7 +63,7 @@ PARTIAL_BLOCKS = MMA_SHAPE.worded(
 )
 MMA_TYPE = rule(
     "mma-type",
-    "ldmatrix and mma multiply certain types, and MN-major those of 16 bits alone.",
+    "ldmatrix and mma multiply only certain types, and MN-major operands only with 16 bits.",
     argument="data_type",
     found="{data_type}, {major}-major",
     limit="ldmatrix and mma multiply {known:, }; MN-major those of 16 bits alone",

@@ -65,7 +65,7 @@ from tilescope.value import Value, row_field
 
 SCALE_K = rule(
     "scale-k",
-    "An instruction takes the k of its kind, and begins at a multiple of it.",
+    "An instruction covers the k of its kind, and begins at a multiple of it.",
     argument="k",
     found="k = {asked}",
     limit="an instruction of kind {kind} takes {steps: or }",
@@ -89,7 +89,7 @@ SCALE_ROWS = rule(
 )
 SCALE_ATOM_COPY = rule(
     "scale-atom-copy",
-    "tcgen05.cp and tcgen05.mma find scale factors in 128x4 atoms.",
+    "tcgen05.cp and tcgen05.mma support only scale factors in 128x4 atoms.",
     argument="atom",
     found="scale factors in {atom} atoms",
     limit="no document we know says how {atom} atoms get to tensor memory",

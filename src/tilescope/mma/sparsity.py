@@ -38,7 +38,7 @@ _UNIT_DTYPES = {4: np.uint16, 8: np.uint8, 16: np.uint16, 32: np.uint16}
 
 MMA_SPARSE = rule(
     "mma-sparse",
-    ("A sparse A has at most 2 elements of every 4 that are not zero: 1 of 2 for tf32, 2 of 4 pairs for 4 bits."),
+    ("A sparse A has at most 2 nonzero elements of every 4; for tf32 1 of 2, for 4 bits 2 of 4 pairs."),
     argument="a",
     found="row {row} has {nonzero} {unit} that are not zero in k {first} to {last}: {values:, }",
     limit="a sparse A of {data_type} has at most {kept} of {count} {unit}",

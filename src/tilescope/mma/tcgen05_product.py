@@ -73,7 +73,7 @@ from tilescope.sentence import printed
 
 MMA_LANES = rule(
     "mma-lanes",
-    "disable-output-lane is one 32-bit mask for each quarter of each block.",
+    "disable-output-lane has one 32-bit mask for each quarter of each block.",
     argument="disable_output_lane",
     found="masks {asked}",
     limit="{count} masks of 32 bits, one for each quarter of each block",

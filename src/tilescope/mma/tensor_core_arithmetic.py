@@ -30,7 +30,7 @@ CutBits = Literal[13, 23]
 
 MMA_ARITHMETIC = rule(
     "mma-arithmetic",
-    "Sums are those of an instruction that the architecture has, for a type that it multiplies.",
+    "Accumulation is emulated for an instruction of the architecture, with a type that it multiplies.",
     argument="arch",
     found="{instruction} of {data_type} on {arch}",
     limit="{family} multiplies it on {known:, }",

@@ -74,7 +74,7 @@ TMEM_ALLOC_ORDER = rule(
 )
 TMEM_FULL = rule(
     "tmem-full",
-    "alloc waits until a free range is found; a block that holds the columns itself would wait forever.",
+    "alloc waits until enough columns are free; a block that holds the columns itself would wait forever.",
     argument="columns",
     found="{columns} columns, with {taken} of {most} taken: {listed}",
     limit="alloc waits until an aligned range is free; this block would wait for itself",
@@ -86,7 +86,7 @@ TMEM_FULL = rule(
 )
 TMEM_RELINQUISHED = rule(
     "tmem-relinquished",
-    "A block that gave up its right to allocate does not allocate again.",
+    "A block does not allocate after it has relinquished its allocation permit.",
     argument="columns",
     found="alloc after relinquish_alloc_permit",
     limit="the block has given up its right to allocate",
@@ -98,7 +98,7 @@ TMEM_RELINQUISHED = rule(
 )
 TMEM_DEALLOC = rule(
     "tmem-dealloc",
-    "dealloc gives back exactly what one alloc got.",
+    "dealloc frees exactly the columns of one alloc.",
     argument="address",
     found="{asked} columns at {place}",
     limit="this block has {listed}",
@@ -111,7 +111,7 @@ TMEM_DEALLOC = rule(
 NOTHING_TO_FREE = TMEM_DEALLOC.worded(fix="Call alloc(32) first.")
 TMEM_LEAK = rule(
     "tmem-leak",
-    "A kernel frees all columns before it ends.",
+    "A kernel frees all columns before it exits.",
     argument="allocations",
     found="columns {first} to {last} still allocated",
     limit="a kernel frees all it allocated",
@@ -123,7 +123,7 @@ TMEM_LEAK = rule(
 )
 TMEM_QUARTER = rule(
     "tmem-quarter",
-    "A warp reaches the 32 lanes of the quarter that is its number modulo 4, and the lane field names them.",
+    "A warp accesses the 32 lanes of the quarter given by its number modulo 4, and the lane field names them.",
     argument="address",
     found="warp {warp} at lane {lane}",
     limit=(
@@ -163,7 +163,7 @@ TMEM_UNALLOCATED = rule(
 )
 TMEM_UNCONFIRMED = rule(
     "tmem-unconfirmed",
-    "Documents leave open which way tcgen05.shift moves and what .unpack::16b leaves in the upper halves.",
+    "The documentation does not specify the direction of tcgen05.shift, and the upper halves after .unpack::16b.",
     argument="instruction",
     found="tcgen05.shift.down",
     limit=(

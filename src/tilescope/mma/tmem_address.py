@@ -46,7 +46,7 @@ LANE_BITS = 1 << 21  # from a cell to the one below it, in a bit address
 
 TMEM_ADDRESS = rule(
     "tmem-address",
-    "An address of tensor memory has its lane in bits 16-22 and its column in bits 0-8; the others are zero.",
+    "An address of tensor memory has the lane in bits 16-22 and the column in bits 0-8; the other bits are zero.",
     argument="word",
     found="{word:#010x} has bits {bits:, } set",
     limit="bits 16-22 are the lane and bits 0-8 the column; the others are zero",

@@ -51,7 +51,7 @@ TMEM_CP_SHAPE = rule(
 NO_MULTICAST = TMEM_CP_SHAPE.worded(found=".{shape} alone")
 TMEM_CP_COLUMN = rule(
     "tmem-cp-column",
-    "tcgen05.cp writes from a multiple of 4 columns on, as in every kernel seen.",
+    "tcgen05.cp writes to columns from a multiple of 4 on, as in all known kernels.",
     argument="address",
     found="column {column}",
     limit="every kernel seen copies to a multiple of 4 columns",
@@ -70,7 +70,7 @@ TMEM_CP_COLUMN = rule(
 )
 TMEM_DECOMPRESSION = rule(
     "tmem-decompression",
-    "Where 4- and 6-bit values land in their bytes rests on one source, or is unconfirmed.",
+    "The position of 4- and 6-bit values in their bytes comes from one source, or is unconfirmed.",
     argument="decompress",
     found=".{decompression}",
     limit="{sources}",

@@ -68,7 +68,7 @@ TMEM_LANE = rule(
 )
 TMEM_N = rule(
     "tmem-n",
-    "An accumulator is as wide as one instruction allows.",
+    "An accumulator is not wider than one instruction.",
     argument="shape",
     found="n = {n}",
     limit="layout {layout} has n {known}",
@@ -92,7 +92,7 @@ TMEM_TYPE = rule(
 )
 TMEM_K = rule(
     "tmem-k",
-    "A in tensor memory is a whole number of instructions along k; metadata is that of one instruction.",
+    "A in tensor memory is a multiple of the instruction's k; metadata is that of one instruction.",
     argument="shape",
     found="k = {k} of {data_type}",
     limit="one instruction of kind {kind} takes {step}",

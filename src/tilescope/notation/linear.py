@@ -24,8 +24,8 @@ Basis = tuple[int, ...]
 
 LINEAR_BASES = rule(
     "linear-bases",
-    "A linear layout has an address map where it is strides and one XOR: a basis holds one index bit, or one and that of "
-    "an offset bit equally far below.",
+    "A linear layout has an address map if it consists of strides and one XOR: each basis has one index bit, or one "
+    "and that of an offset bit equally far below.",
     argument="text",
     found="basis {basis} of offset bit {offset_bit}",
     limit="one separate index bit, and at most one of an offset bit below",

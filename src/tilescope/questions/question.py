@@ -36,7 +36,7 @@ Function: TypeAlias = Callable[..., object]
 
 PAGE_LIMIT = rule(
     "page-limit",
-    "A page of the explorer takes what it can answer within a second; the command line takes more.",
+    "A page of the explorer accepts what it can compute within a second; the command line accepts more.",
     argument="{argument}",
     found="{count} {what}",
     limit="a page takes at most {most}",

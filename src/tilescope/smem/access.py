@@ -36,7 +36,7 @@ from tilescope.value import Value, array_field, read_only, row_field
 
 TILE_BOUNDS = rule(
     "tile-bounds",
-    "A pattern stays inside the tile that it is placed on.",
+    "A pattern stays inside its tile.",
     argument="accesses",
     found="{op} reaches byte {last_byte}",
     limit="the tile has {rows} rows of {row_bytes} bytes, {tile_bytes} in all",
@@ -47,7 +47,7 @@ TILE_BOUNDS = rule(
 )
 PATTERN_TILE = rule(
     "pattern-tile",
-    "Rows, columns and walks are patterns on a tile; only an expression of lane needs none.",
+    "Rows, columns and walks are patterns on a tile; only an expression of lane needs no tile.",
     argument="tile",
     found="pattern {pattern} without a tile",
     limit="rows, columns and walks need a tile",
@@ -58,7 +58,7 @@ PATTERN_TILE = rule(
 )
 PATTERN_OP = rule(
     "pattern-op",
-    "Rows and columns of a tile are walked by loads and stores; ldmatrix and stmatrix move matrices.",
+    "Loads and stores access rows and columns of a tile; ldmatrix and stmatrix access matrices.",
     argument="op",
     found="{op}",
     limit="lanes of a load or store take rows and columns of a tile",
@@ -69,7 +69,7 @@ PATTERN_OP = rule(
 )
 PLACED_TWICE = rule(
     "placed-twice",
-    "A pattern is placed on a layout once, from the plain tile.",
+    "A pattern is placed on a layout only once, starting from the plain tile.",
     argument="access",
     found="{pattern} is already placed",
     limit="a pattern is placed once, from the plain tile",

@@ -42,7 +42,7 @@ Mask = npt.NDArray[np.bool_]
 
 LANE_ALIGNMENT = rule(
     "lane-alignment",
-    "A lane's address is a multiple of the bytes that the instruction takes for a lane.",
+    "A lane's address is a multiple of the bytes that the lane accesses.",
     argument="lane_address[{lane}]",
     found="lane {lane}[[ of access {access:, }]] at address {address}",
     limit="{op} takes addresses that are multiples of {access_bytes}",

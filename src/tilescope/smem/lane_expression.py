@@ -28,7 +28,7 @@ MAX_NUMBER = 1 << 48
 
 LANE_EXPRESSION = rule(
     "lane-expression",
-    "An expression of lane has C's operators on integers, and gives an address for every lane.",
+    "An expression of lane uses C's integer operators, and has an address for every lane.",
     argument="expression",
     found="{expression}: {unread}",
     limit="integers, lane, + - * / % ^ & | ~ << >> and parentheses",

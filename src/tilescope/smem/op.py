@@ -59,7 +59,8 @@ SmemOpName = Literal[
 
 COPY_PAST_L1 = rule(
     "copy-past-l1",
-    "The wavefronts of cp.async are those of its .ca form; the .cg form goes past L1, and its time does not follow banks.",
+    "The wavefronts of cp.async are those of its .ca form. The .cg form bypasses L1, and its time does not depend on "
+    "banks.",
     argument="op",
     found="{operation}, which goes past L1",
     limit="wavefronts are counted of cp.async.ca; .cg is quick where every 8 lanes write one line of 128 bytes",

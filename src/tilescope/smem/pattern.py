@@ -38,7 +38,7 @@ MAX_TILE_BYTES = max(arch.smem_per_sm_bytes for arch in ARCH.values())
 
 TILE_WIDTH = rule(
     "tile-width",
-    "A row of the tile is a multiple of what one lane takes.",
+    "A row of the tile is a multiple of the bytes that one lane accesses.",
     argument="tile",
     found="rows of {row_bytes} bytes",
     limit="{op} takes {access_bytes} bytes a lane",
@@ -49,7 +49,7 @@ TILE_WIDTH = rule(
 )
 LANE_BLOCK = rule(
     "lane-block",
-    "Lanes dealt as a block are 32, and whole blocks cover the tile.",
+    "A block of lanes has 32 of them, and whole blocks cover the tile.",
     argument="lanes",
     found="lanes {lanes:x} on {rows} rows of {pieces} pieces",
     limit="32 lanes as rows x pieces, which divide the rows of the tile and the pieces of a row",
@@ -60,7 +60,7 @@ LANE_BLOCK = rule(
 )
 MATRIX_TILE = rule(
     "matrix-tile",
-    "A tile for ldmatrix or stmatrix is a whole number of the matrices that one instruction moves.",
+    "The extents of a tile for ldmatrix or stmatrix are multiples of the matrices that one instruction moves.",
     argument="tile",
     found="{rows} rows of {row_bytes} bytes",
     limit="{op} takes {matrix_rows} rows of {matrix_row_bytes} bytes at a time",
@@ -82,7 +82,7 @@ MATRIX_TRANSPOSE = rule(
 )
 FRAGMENT_TILE = rule(
     "fragment-tile",
-    "A fragment is loaded from a tile that is a whole number of its operand, of the same element width.",
+    "The extents of the tile are multiples of the fragment's operand, with the same element width.",
     argument="tile",
     found="{tile: x } elements ({extents: x })",
     limit="operand {letter} of {instruction} takes {operand: x }",
@@ -105,7 +105,7 @@ FRAGMENT_WIDTH = FRAGMENT_TILE.worded(
 )
 THREAD_VALUES = rule(
     "thread-values",
-    "A thread-value layout has two indices, thread and value, and leads to indices inside its tile.",
+    "A thread-value layout has two indices, thread and value, and its results are indices of its tile.",
     argument="tv",
     found="{tv}, {indices} indices, offsets up to {last_offset}",
     limit="two indices, thread and value, and offsets within the {elements} elements of the tile",
@@ -116,7 +116,7 @@ THREAD_VALUES = rule(
 )
 ACCESS_TORN = rule(
     "access-torn",
-    "The bytes that one lane accesses at once are contiguous, and the swizzle moves them together.",
+    "The bytes that one lane accesses at once are contiguous in the tile, and the swizzle keeps them together.",
     argument="layout",
     found="{access_bytes} bytes a lane across rows of {run_bytes} bytes",
     limit="a lane's bytes are contiguous",

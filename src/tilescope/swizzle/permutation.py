@@ -49,7 +49,7 @@ _SHARE_BYTES = 1 << 20  # what is worth a thread of its own
 
 OUT_ARRAY = rule(
     "out-array",
-    "An array for a result has the result's size, is C-contiguous and can be written.",
+    "An array for a result has the size of the result, is C-contiguous and is writable.",
     argument="out",
     found="{given}",
     limit="a writeable C-contiguous array of {bytes} bytes",
@@ -60,7 +60,7 @@ OUT_ARRAY = rule(
 )
 SWIZZLE_CLOSURE = rule(
     "swizzle-closure",
-    "A buffer is swizzled in place only where the swizzle sends none of its bytes outside it.",
+    "A buffer is swizzled in place only if the swizzle moves none of its bytes outside it.",
     argument="data",
     found="{bytes} bytes from address {address:#x}",
     limit="swizzle {swizzle} permutes whole blocks of {block_bytes} bytes",

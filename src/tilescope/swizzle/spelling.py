@@ -33,7 +33,7 @@ XOR_TRIPLE = XOR_SWIZZLE.worded(
 )
 PTX_SWIZZLE_PAIR = rule(
     "ptx-swizzle-pair",
-    "PTX takes a swizzle atomicity only with the swizzle modes of its table of valid combinations.",
+    "PTX accepts only the swizzle atomicities that its table of valid combinations lists for the swizzle mode.",
     argument="mode, atomicity",
     found="swizzle mode {mode!r} with atomicity {atomicity!r}",
     limit="PTX's table of valid combinations has {valid:, }",

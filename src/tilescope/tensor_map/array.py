@@ -31,7 +31,7 @@ from tilescope.tensor_map.samples import CUDA_H
 _ARRAY = "ts.TensorMap.from_array({}, (64, 64))"
 ARRAY_INTERFACE = rule(
     "array-interface",
-    "An array says where its elements are: __array_interface__, __cuda_array_interface__ or __dlpack__.",
+    "An array describes its memory by __array_interface__, __cuda_array_interface__ or __dlpack__.",
     argument="array",
     found="a {type}[[ ({error})]]",
     limit="an array with __array_interface__, __cuda_array_interface__ or __dlpack__",
@@ -45,7 +45,7 @@ ARRAY_INTERFACE = rule(
 )
 ARRAY_STRIDES = rule(
     "array-strides",
-    "The last axis of an array steps one element, and no axis steps backwards.",
+    "Elements of the last axis of an array are contiguous, and no axis has a negative stride.",
     argument="array",
     found="elements of the last axis are {stride_bytes} bytes apart",
     limit="the innermost dimension steps one element, {element_bytes} bytes",

@@ -68,7 +68,8 @@ _TAPS_APART = CONVOLUTION_EXTENTS.worded(
 _DGRAD = 'ts.tensor_map.Convolution.of((1, 8, 8, 64), (64, 3, 3), "f16", direction="dgrad", stride={stride})'
 CONVOLUTION_IM2COL = rule(
     "convolution-im2col",
-    "An im2col map walks one, two or three dimensions, in even steps; the gradient of the input does so for stride 1 alone.",
+    "An im2col map covers one, two or three dimensions with constant steps. The gradient of the input has constant "
+    "steps only for stride 1.",
     argument="image",
     found="an image of {image_rank} extents and filters of {filters_rank}",
     limit="an image is N, one to three extents and C; filters are their count and as many extents",

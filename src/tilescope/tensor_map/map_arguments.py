@@ -42,7 +42,7 @@ _NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name, ARCH_PARTLY_KNOWN.name
 _EXAMPLES: dict[str, Any] = WIDE | IMAGES | MATRIX  # arguments by name, for the fix where one is missing
 ARGUMENT_MISSING = rule(
     "argument-missing",
-    "Every argument that has no default is given.",
+    "Every argument without a default is passed.",
     argument="{name}",
     found="no {name}",
     limit="{kind} map needs {needed:, }",

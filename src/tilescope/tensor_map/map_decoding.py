@@ -74,7 +74,8 @@ DESCRIPTOR_CODES = rule(
 _DESCRIPTOR_RANK = DESCRIPTOR_CODES.worded(argument="rank", found="{rank} dimensions", limit=f"1 to {MAX_RANK}")
 DESCRIPTOR_DERIVED = rule(
     "descriptor-derived",
-    "Box bytes, swizzle repeat and unused dimensions agree with the other fields; tensormap.replace leaves them as they were.",
+    "Box bytes, swizzle repeat and unused dimensions agree with the other fields; tensormap.replace does not update "
+    "them.",
     argument="{field}",
     found="{field} holds {held} ({meaning})",
     limit="the driver stores {stored} for this map",

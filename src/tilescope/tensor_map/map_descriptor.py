@@ -174,7 +174,7 @@ _PACKING = {  # of the fields behind the options
 
 ENCODE_MEASURED = rule(
     "encode-measured",
-    "encode() writes what was measured: sm_90 maps, tiled and im2col.",
+    "encode() writes only descriptors whose bytes were measured: tiled and im2col maps of sm_90.",
     argument="arch",
     found="a map for {arch}",
     limit="the descriptor's bits were measured on sm_90 for tiled and im2col maps",

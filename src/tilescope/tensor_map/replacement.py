@@ -178,8 +178,8 @@ def is_in_rank(blob: bytes, field: str, ordinal: int) -> bool:
 _REPLACEABLE = tuple(sorted({row.argument for row in REPLACE_FIELDS.values()}))
 REPLACE_FIELD = rule(
     "replace-field",
-    "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; cuTensorMapReplaceAddress an "
-    "address alone.",
+    "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; "
+    "cuTensorMapReplaceAddress changes only the address.",
     argument="{field}",
     found="{field} of a {subject} map",
     limit="tensormap.replace writes {replaceable:, }: a tiled map's fields",

@@ -54,7 +54,7 @@ _NPY_ARCHIVE = NPY_FILE.worded(
 _NPY_OF_E5M2 = NPY_FILE.worded(fix='Save its bytes, np.save(…, array.view("u1")), and give --type e5m2.')
 NPY_TYPE = rule(
     "npy-type",
-    "Elements of a .npy file that have no type there, as bfloat16 and fp8, are named by a type of their width.",
+    "Elements of a .npy file whose type numpy lacks, such as bfloat16 and fp8, are stored as a type of the same width.",
     argument="--type",
     found="{file} has elements of {dtype}, which say no type",
     limit="a type of the same width names them",
@@ -70,7 +70,7 @@ _NPY_OTHER_WIDTH = NPY_TYPE.worded(
 )
 DUMP_TEXT = rule(
     "dump-text",
-    "A dump as text is hexadecimal: whole bytes, or words of one width marked by 0x.",
+    "A dump as text is hexadecimal: whole bytes, or words of one width with the prefix 0x.",
     argument="dump",
     found="'{odd}' among {words:word} of text",
     limit="hexadecimal bytes, or words of one width marked by 0x",
@@ -82,7 +82,7 @@ DUMP_TEXT = rule(
 _NO_NUMBER = DUMP_TEXT.worded(found="no number")
 TILE_FILE = rule(
     "tile-file",
-    "A file of raw bytes is a tile if the given type and shape take as many bytes.",
+    "A file of raw bytes is a tile if it has the size of the type and shape.",
     argument="tile",
     found="{file} holds {bytes:byte}",
     limit="{shape: x } elements of {type} take {needed_bytes} bytes",

@@ -43,7 +43,7 @@ _ELEMENT_BYTES = (1, 2, 4, 8)
 
 DUMP_EXTENT = rule(
     "dump-extent",
-    "A dump is at least as long as the tile that is looked for in it.",
+    "A dump is at least as long as the tile to search for.",
     argument="dump",
     found="{dump_bytes:byte}",
     limit="the tile alone takes {tile_bytes} bytes",

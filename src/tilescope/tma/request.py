@@ -34,7 +34,7 @@ _WIDE = (
 )
 WIDE_STORE = rule(
     "wide-store",
-    "The im2col::w modes only load.",
+    "The im2col::w modes support only loads.",
     argument="tensor_map",
     found="a store through an Im2colWideMap",
     limit="the im2col::w modes only load",

@@ -49,7 +49,7 @@ _BATCH_BYTES = 1 << 21 if _ALONG_ROWS else 1 << 17
 
 TILES_MAP = rule(
     "tiles-map",
-    "Tiles are cut by a tiled map, whose grid steps by the box.",
+    "Tiles are cut by a tiled map, in steps of the box.",
     argument="tensor_map",
     found="{kind}",
     limit="a tiled map, whose grid steps by the box",

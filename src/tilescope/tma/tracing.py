@@ -31,7 +31,7 @@ from tilescope.value import Value, hex_field, read_only
 
 TRACE_EXTENT = rule(
     "trace-extent",
-    "The bytes of the tensor that a traced copy reads or writes are before byte 2^62; no memory is larger.",
+    "The bytes of the tensor that a traced copy accesses are below byte 2^62.",
     argument="coords",
     found="row {row} at byte {byte:#x} of the tensor",
     limit="a trace counts up to byte 2^62; a global address is below 2^57",

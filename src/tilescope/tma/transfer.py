@@ -37,7 +37,7 @@ _CAST = 'ts.load_multicast(ts.TensorMap("u8", (64,), (), (16,)), np.zeros(64, "u
 
 MEMORY_EXTENT = rule(
     "memory-extent",
-    "The array holds, from the tensor's first byte on, every byte that the copy accesses.",
+    "The array contains every byte that the copy accesses, counted from the tensor's first byte.",
     argument="memory",
     found="byte {byte:#x} of the tensor (coordinates {coords}) in an array of {bytes} bytes",
     limit="the array, from the tensor's first byte on, holds every byte that the copy accesses",
@@ -53,7 +53,7 @@ _MEMORY_BEHIND_ROW = MEMORY_EXTENT.worded(
 )
 SMEM_EXTENT = rule(
     "smem-extent",
-    "The array for shared memory holds the whole box, gaps included.",
+    "The array for shared memory is large enough for the whole box with its gaps.",
     argument="{name}",
     found="{name} of {bytes} bytes",
     limit="the box in shared memory takes {needed_bytes} bytes",

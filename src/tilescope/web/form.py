@@ -17,7 +17,7 @@ from tilescope.web.field import Field, choice_of, fields_of
 
 PAGE_QUERY = rule(
     "page-query",
-    "The address of a page gives every field once.",
+    "The address of a page has every field once.",
     argument="query",
     found="a field that occurs twice",
     limit="every field once",

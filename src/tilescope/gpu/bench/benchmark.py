@@ -31,7 +31,7 @@ from tilescope.view.table import Table
 
 SAVED_TOPICS = rule(
     "bench-save",
-    "A card is saved from the topics loads and stores.",
+    "A saved card needs the topics loads and stores.",
     argument="topics",
     found="{chosen: }",
     limit="loads and stores are what a card holds",

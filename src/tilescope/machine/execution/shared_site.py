@@ -1,8 +1,8 @@
 """Where an instruction last accessed shared memory.
 
-A loop mostly comes back with the same addresses. They are compared once, and then everything that follows from them is known: that
-they are aligned and inside, where they lie in the cluster's array, and whether two lanes share one. An event carries the arrays of
-the site, so an observer that has seen the same array objects knows that nothing has changed.
+A loop mostly uses the same addresses again. They are compared once, and then all facts about them are known: that they
+are aligned and in bounds, their position in the cluster's array, and whether two lanes share one. An event carries the
+arrays of the site, so an observer that has seen the same array objects can reuse its result.
 
     pc 12   ld.shared.f32, lanes 0 … 255 at 0x400 …     checked, and kept as the site of pc 12
     pc 12   the same lanes and addresses                one comparison
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tilescope.sync.address import Addresses
 from tilescope.sync.cluster_shape import LaneNumbers
 
-MOST_LANES = 4096  # of an access that is kept: blocks in lockstep have many
+MOST_LANES = 4096  # of an access that is cached: blocks in lockstep have many
 MOST_SITES = 4096
 
 

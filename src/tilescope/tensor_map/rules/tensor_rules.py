@@ -335,7 +335,7 @@ def _strides_out_of_range(a: MapRecord) -> Iterator[Violation]:
 
 STRIDE_OVERLAP = rule(
     "stride-overlap",
-    "Each stride steps over the whole of the dimensions with smaller strides: no two indices share bytes.",
+    "Each stride is at least the extent of the dimensions with smaller strides, so that no two indices share bytes.",
     argument="strides_bytes[{axis}]",
     found="strides_bytes[{axis}] = {stride} bytes, less than the {reach} bytes that one index covers: neighbours share bytes",
     limit="loads work; a store through such a map races with itself",

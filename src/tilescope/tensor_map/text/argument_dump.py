@@ -53,7 +53,7 @@ _DUMP_LINES = 60  # from the first line of a dump to its last, with the lines th
 _SAMPLE = "elemType=6 rank=2 elemSize=2 swizzle=3\nshape=[1024, 1024]\nstrides=[2048]\nblockSize=[64, 128]"
 ARGUMENT_DUMP = rule(
     "argument-dump",
-    "A dump of arguments names at least the extents of the tensor and of its box.",
+    "A dump of arguments contains at least the extents of the tensor and of the box.",
     argument="text",
     found="no arguments of a tensor map",
     limit="the arguments that a framework prints or passes to the driver, or JSON",

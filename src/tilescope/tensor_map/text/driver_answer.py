@@ -44,7 +44,8 @@ _SOUND = _SAID.format(_DUMP.format(at="0x7ffd7d2800c0", result=0))
 
 DRIVER_RESULT = rule(
     "driver-result",
-    "The driver's answer, where a dump has it, is 0; what another answer says depends on whether a rule is broken.",
+    "If a dump contains the driver's result, it is 0. The meaning of another result depends on whether a rule is "
+    "broken.",
     argument="tensor_map",
     found="the driver answered {result}[[, {words}]]",
     limit="0 is success; no rule explains this answer",
@@ -103,7 +104,8 @@ MAP_ADDRESS = rule(
 )
 DUMP_TYPE = rule(
     "dump-type",
-    "A dump says the type of the elements; where it has their size alone, a type of that size is checked.",
+    "A dump contains the type of the elements. If it contains only their size, the map is checked with a type of that "
+    "size.",
     argument="data_type",
     found="the dump does not say the type",
     limit="{type_from} says {element_bytes:byte} an element, and most rules ask for no more",

@@ -39,7 +39,7 @@ _CALL_SAMPLE = (
 )
 ENCODE_CALL = rule(
     "encode-call",
-    "A pasted call of the driver has all its arguments: numbers, or names that the text defines.",
+    "A pasted call of the driver has all its arguments, as numbers or as names that the text defines.",
     argument="text",
     found="{written} in {parameter}: the text does not define it",
     limit="numbers, or names that the text defines",

@@ -40,7 +40,7 @@ _READ = "ts.tensor_map.text.pasted_source.MapSource.read({})"
 _LINE = '{"data_type": "u8", "dims": [%d], "strides_bytes": [], "box": [64]}\n'
 INPUT_BINARY = rule(
     "input-binary",
-    "Bytes that are no text are a descriptor, and a descriptor is 128 bytes.",
+    "Binary input is a descriptor of 128 bytes.",
     argument="source",
     found="{bytes} bytes that are not text",
     limit="a descriptor is 128 bytes",
