@@ -150,7 +150,7 @@ def _driver_strides(whole: Metadata, dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def metadata(array: object) -> Metadata:
-    """Pointer, shape, strides and type of whatever array this is.
+    """Pointer, shape, strides and type of any supported array.
 
     >>> metadata(np.zeros((4, 8), "float16"))[1:3]
     ((4, 8), (16, 2))
@@ -161,7 +161,7 @@ def metadata(array: object) -> Metadata:
             whole = read(array)
         except RuleError:
             raise
-        except Exception as error:  # noqa: BLE001  a foreign array may raise whatever it likes
+        except Exception as error:  # noqa: BLE001  a foreign array may raise anything
             refused = f"{type(error).__name__}: {shortened(str(error))}"
         else:
             if whole is not None:
@@ -193,7 +193,7 @@ def _from_interface(array: object) -> Metadata | None:
     shape = tuple(map(int, interface["shape"]))
     strides = tuple(map(int, interface.get("strides") or _packed_strides(shape, dtype.itemsize)))
     address = int((interface.get("data") or (0,))[0])
-    element = getattr(array, "dtype", dtype)  # typestr spells ml_dtypes as raw bytes; dtype knows better
+    element = getattr(array, "dtype", dtype)  # typestr spells ml_dtypes as raw bytes; dtype has the name
     return Metadata(address, shape, strides, _element(element), dtype.itemsize)
 
 

@@ -1,4 +1,4 @@
-"""From 128 bytes back to a map, and what is wrong with bytes that are none.
+"""From 128 bytes back to a map, or to the mistakes of bytes that are not a map.
 
 `decode_tensor_map` insists on a sound map, `inspect_tensor_map` never fails.
 """
@@ -179,7 +179,7 @@ def _read(blob: bytes) -> _Reading:
 
 
 def _unnamed(arguments: Mapping[str, object], values: Mapping[str, int]) -> list[Violation]:
-    """Codes that stand for nothing."""
+    """Codes without a meaning."""
     wrong = [
         DESCRIPTOR_CODES.violation(field=name, code=values[name])
         for name, argument in arguments.items()

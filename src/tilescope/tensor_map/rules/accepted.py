@@ -83,7 +83,7 @@ BOX_LARGER = rule(
 def _larger_extents(a: TiledRecord) -> Iterator[Violation]:
     wholes = list(a.dims)  # what is worth copying
     if a.is_interleaved:
-        wholes[-2:-1] = a.box[-2:-1]  # one slice a copy, whatever the box says
+        wholes[-2:-1] = a.box[-2:-1]  # one slice per copy, for every box
     elif ROW_BITS % a.data_type.bits == 0:
         wholes[0] = rounded_up(wholes[0], ROW_BITS // a.data_type.bits)  # rows are multiples of 16 bytes
     trimmed = tuple(min(extent, max(whole, 1)) for extent, whole in zip(a.box, wholes, strict=True))

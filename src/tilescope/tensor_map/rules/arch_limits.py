@@ -175,7 +175,7 @@ class Restriction(NamedTuple):
 def cluster_restrictions(a: MapFacts) -> list[Restriction]:
     """Why loads through the map do not reach .shared::cluster on its architecture.
 
-    Restrictions of PTX ISA, "cp.async.bulk.tensor", on sm_120; that im2col::w does not assemble there says ptxas.
+    Restrictions of PTX ISA, "cp.async.bulk.tensor", on sm_120; ptxas shows that im2col::w does not assemble there.
     """
     restrictions = []
     if a.arch.name == "sm_120" and a.data_type.is_packed:

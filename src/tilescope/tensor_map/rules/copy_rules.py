@@ -62,7 +62,7 @@ def broken_by(copy: Copy) -> tuple[Violation, ...]:
 def require_legal(copy: Copy) -> None:
     """Raise the FaultError of what the chip answers; 715 where several faults apply, as on an H200.
 
-    A RuleError where no fault is known: the copy does something else than was asked, or no assembler lets it pass.
+    A RuleError if no fault is known: the copy does something else than intended, or no assembler accepts it.
     """
     violations = broken_by(copy)
     if not violations:

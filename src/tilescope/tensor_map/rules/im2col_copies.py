@@ -155,7 +155,7 @@ def _bases_outside(copy: Copy, a: ColumnFacts) -> Iterator[Violation]:
     told = WIDE_BASE if is_wide else IM2COL_BASE
     for axis, lowest, upper in a.corners:
         place = copy.coords[axis]
-        highest = a.dims[axis] - 1 + upper  # an im2col-wide offset moves both alike
+        highest = a.dims[axis] - 1 + upper  # an im2col-wide offset moves both in the same way
         if place > highest or (place < lowest and not is_wide):
             taken = nearest(place, lowest, highest)
             yield told.violation(

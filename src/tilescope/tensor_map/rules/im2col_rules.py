@@ -44,7 +44,7 @@ def _signed(bits: int) -> _Range:
 
 
 def _im2col_range(rank: int) -> _Range:
-    """Of 16, 8 or 5 signed bits for rank 3, 4, 5; a rank that no map has is told by another rule."""
+    """Of 16, 8 or 5 signed bits for rank 3, 4, 5; another rule reports an invalid rank."""
     return _signed(CORNER_BITS.get(rank, CORNER_BITS[LEAST_IM2COL_RANK]))
 
 

@@ -1,4 +1,4 @@
-"""The packed 4- and 6-bit types: rows, alignment, swizzles, and what serves stores alone.
+"""The packed 4- and 6-bit types: rows, alignment, swizzles, and maps that are valid only for stores.
 
 16u4_align8b     dense everywhere
 16u4_align16b    4 bits spread out in shared memory to a byte a value; loads only
@@ -162,7 +162,7 @@ def _other_packed_swizzles(a: MapRecord) -> Iterator[Violation]:
 
 
 def store_only_reasons(a: MapFacts) -> tuple[str, ...]:
-    """Why a map of 16u6_align16b serves stores alone; empty when it can be loaded through."""
+    """Why a map of 16u6_align16b is valid only for stores; empty if it can be used for loads."""
     if a.data_type.name != SIX_BIT_TYPE:
         return ()
     reasons = []

@@ -124,7 +124,7 @@ INTERLEAVE_RANK = rule(
 
 
 def _without_channel_slices(a: TiledRecord) -> Iterator[Violation]:
-    """A map with too few dimensions; the cure adds some of extent 1, whose strides no copy uses."""
+    """A map with too few dimensions; the fix adds some of extent 1, whose strides no copy uses."""
     missing = LEAST_INTERLEAVED_RANK - a.rank
     ones = (1,) * missing
     reach_bytes = a.strides_bytes[-1] * a.dims[-1] if a.strides_bytes else a.row_bytes
@@ -262,7 +262,7 @@ _FAR_STRIDE = "Use several maps, each with strides below 2^40 bytes."
 
 
 def _stride_fix(a: MapRecord, axis: int) -> str | None:
-    """The fix of a stride that padding does not cure; None where padding does."""
+    """The fix of a stride that padding does not fix; None where padding does."""
     if a.dims[axis + 1] == 1:
         return _STRIDE_OF_ONE
     if a.strides_bytes[axis] < 0:
