@@ -1,6 +1,6 @@
-"""What a GPU architecture has: shared memory, and which instructions of the tile's path exist.
+"""The features of a GPU architecture: shared memory, and the instructions on the tile's path.
 
-A feature is written as the target that has it, since plain, family and exact targets differ:
+A feature is written as the compilation target that has it, since plain, family and exact targets differ:
 
     feature           sm_80   sm_90   sm_100  sm_120
     tma               -       plain   plain   plain      compile for sm_90, sm_100, ...

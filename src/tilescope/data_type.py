@@ -1,6 +1,6 @@
 """Element types: how many bits, what tools call them, and as what TMA moves them.
 
-TMA knows sixteen types. Everything else travels as one of them:
+TMA has sixteen types. All others are copied as one of them:
 
     int8, e4m3, e5m2, ue8m0 ──▶ uint8             e2m3, e3m2 ──▶ 16u6_align16b
     int16                   ──▶ uint16            e2m1, int4 ──▶ 16u4_align8b
@@ -165,7 +165,7 @@ class DataType(Row):
 
 
 def _from_text(name: str) -> DataType | None:
-    """The row that a text names, as it is written or as the tools' rules for spelling say."""
+    """The row that a text names, exactly or by the tools' spelling rules."""
     if name in _BY_NAME:
         return _BY_NAME[name]
     for spelling in _spellings(name[:_LONGEST_NAME]):

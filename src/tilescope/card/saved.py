@@ -30,7 +30,7 @@ SAVED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,60}")
 
 
 def cards_folder() -> Path:
-    """The folder of the user's own cards; DeviceError without platformdirs, which knows it."""
+    """The folder of the user's own cards; DeviceError without platformdirs, which determines it."""
     try:
         from platformdirs import user_config_path
     except ModuleNotFoundError as error:  # in a checkout that was not installed

@@ -156,7 +156,7 @@ def checked_start(problems: list[Violation], element_bits: object, start: object
 
 
 class Indexed(Protocol):
-    """What has indices: a layout."""
+    """A value with indices: a layout."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ def require_one_tile(one: Layout, other: Layout) -> None:
 
 
 def contiguous_index(layout: Layout) -> str | None:
-    """The index of a tile, mn or k, along which elements are contiguous; None if the layout does not say.
+    """The index of a tile, mn or k, along which elements are contiguous; None if the layout does not determine it.
 
     >>> contiguous_index(Layout((8, 64), 16))
     'k'

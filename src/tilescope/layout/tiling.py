@@ -1,6 +1,7 @@
 """A tile as rows and columns, its contiguous index left to right: how it is drawn, and how threads read it.
 
-Most tiles are a grid of equal atoms. An atom is stored whole; atoms lie one after the other, down a column or along a row:
+Most tiles are a grid of equal atoms. An atom is stored contiguously, and atoms follow one another, down a column or
+along a row:
 
     tile of 2 x 2 atoms        order "column"          order "row"
     ┌────┬────┐

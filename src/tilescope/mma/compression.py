@@ -216,7 +216,7 @@ class _CellForm(NamedTuple):
     layout: TmemLayout
 
     def _entry_cells(self) -> CellPlaces:
-        """Where the entry of every element (m, k) lies."""
+        """The place of the entry of every element (m, k)."""
         return cells_of(self.layout.bit_addresses()[..., 0])
 
     def metadata_shape(self, m: int, k: int) -> tuple[int, ...]:
@@ -250,7 +250,7 @@ def _untiled(blocks: Matrix) -> Matrix:
 
 
 def _form(instruction: str | None, row: DataType, selector: int) -> _NibbleForm | _LaneForm | _CellForm:
-    """How the metadata of an instruction lies; None: as nibbles."""
+    """The layout of an instruction's metadata; None: nibbles."""
     selector = integer("selector", selector)
     if instruction is None:
         return _NibbleForm(row, k=group_elements(row))
@@ -283,7 +283,7 @@ def _sparse_type(data_type: Any) -> DataType:
 
 
 def _check_shape(shape: tuple[int, ...], form: _NibbleForm | _LaneForm | _CellForm, row: DataType) -> None:
-    """Refuse what is not whole groups, or whole instructions."""
+    """Refuse anything but whole groups, or whole instructions."""
     m, k = shape
     if m % form.rows == 0 and k % form.k == 0:
         return

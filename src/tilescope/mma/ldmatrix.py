@@ -185,7 +185,7 @@ def _row_offsets(
 
 
 def _row_problems(address: npt.NDArray[np.int64], smem_address: int, smem_end: int) -> Iterator[Violation]:
-    """Row addresses that are not aligned, or that lie outside of shared memory."""
+    """Row addresses that are misaligned, or outside of shared memory."""
     last = smem_end - ROW_BYTES
     wrong_by_rule = (
         (MATRIX_ALIGNMENT, address % ROW_BYTES != 0),

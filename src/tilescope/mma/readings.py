@@ -219,7 +219,7 @@ def _meanings(form: DescriptorForm, word: int, layout: CanonicalLayout | None) -
 
 
 def _pattern_start(base_offset: int, layout: CanonicalLayout) -> str:
-    """What the base offset says of the swizzle."""
+    """The effect of the base offset on the swizzle."""
     if layout.swizzle.bits == 0:
         return f"{base_offset}, ignored: nothing is swizzled"
     if base_offset == 0:

@@ -67,7 +67,7 @@ MMA_GROUP = rule(
 
 
 class Documented:
-    """A value of Blackwell: no card was asked."""
+    """A value for Blackwell, not measured on a card."""
 
     __slots__ = ()
 
@@ -176,7 +176,7 @@ _BY_SMEM_TYPE = {
 
 
 def tcgen05_for(data_type: object) -> Tcgen05Kind:
-    """The kind that multiplies elements of this type as they lie in shared memory.
+    """The kind that multiplies elements of this type as stored in shared memory.
 
     >>> tcgen05_for("bf16").name, tcgen05_for("e2m1").k, tcgen05_for("e2m3").name
     ('f16', 64, 'f8f6f4')

@@ -61,7 +61,7 @@ class Arithmetic(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """One row of the table: the instructions that it speaks of, and how they add."""
+    """One row of the table: the instructions that it applies to, and how they accumulate."""
 
     instructions: tuple[str, ...]  # families, or one shape or kind of them
     architectures: tuple[str, ...]

@@ -8,10 +8,10 @@
     tcgen05.relinquish_…       the block will not ask again, so that a second block on the SM need not wait for it
     tcgen05.dealloc            with the address and the columns of the alloc; everything is freed before the kernel ends
 
-What the hardware would answer with a hang, a trap or nonsense is refused with its rule: columns that were not
-allocated, a lane that the shape does not start at. A warp reaches its own quarter whatever quarter the lane field
-names: DeepGEMM lets all four warps pass lane 0. PTX asks for the warp's own, and debug builds trap: a warning. All
-of it is known from documentation.
+Operations that would hang, trap or give undefined data on the hardware are refused with their rule: columns that were
+not allocated, a lane at which the shape cannot start. A warp accesses its own quarter, even if the lane field names
+another: DeepGEMM lets all four warps pass lane 0. PTX requires the warp's own, and debug builds trap, so it is a
+warning. All of it is known from documentation.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ START_OF_QUARTER = TMEM_LANE.worded(
 )
 START_OF_HALF_QUARTER = START_OF_QUARTER.worded(limit=".{form} starts at the first lane of a quarter, or 16 further on")
 START_OF_SHIFT = START_OF_QUARTER.worded(limit="tcgen05.shift starts at a multiple of 32 lanes")
-SLICE_COLUMNS = 32  # what a bit of the hardware's book stands for
+SLICE_COLUMNS = 32  # what a bit of the hardware's allocation table covers
 _MAX_ALLOCATIONS = TMEM_COLUMNS // SLICE_COLUMNS
 SHIFT_ROWS = 31  # PTX ISA, "Data movement shape": tcgen05.shift is .31x256b, implicitly
 SHIFT_COLUMNS = 8
@@ -329,7 +329,7 @@ class TensorMemory(Documented, Value):
         return replace(self, allocations=kept)
 
     def relinquish(self) -> TensorMemory:
-        """tcgen05.relinquish_alloc_permit: this block allocates no more."""
+        """tcgen05.relinquish_alloc_permit: this block does not allocate again."""
         return replace(self, may_allocate=False)
 
     def exit_problems(self) -> tuple[Violation, ...]:
@@ -490,7 +490,7 @@ class TensorMemory(Documented, Value):
 
 
 def _read_allocations(allocations: object) -> tuple[tuple[int, int], ...] | None:
-    """Pairs of a first column and the columns of an alloc; None if one is no such pair."""
+    """Pairs of a first column and the columns of an alloc; None if an entry is not such a pair."""
     listed = entries(allocations, _MAX_ALLOCATIONS + 1)
     if listed is None:
         return None

@@ -118,7 +118,7 @@ class TmemAddress(Documented, Value):
 
     @property
     def quarter(self) -> int:
-        """The 32 lanes it lies in: the warps that reach it have this number modulo 4."""
+        """Its 32 lanes: the warps that access it have this number modulo 4."""
         return self.lane // QUARTER_LANES
 
     def moved(self, *, lanes: int = 0, columns: int = 0) -> TmemAddress:
@@ -165,7 +165,7 @@ class CellPlaces(NamedTuple):
 
 
 def cells_of(bit_addresses: npt.NDArray[np.int64]) -> CellPlaces:
-    """The cells that bit addresses lie in.
+    """The cells of bit addresses.
 
     >>> [part.item() for part in cells_of(np.array([3 << 21 | 5 << 5 | 16]))]
     [3, 5, 16]

@@ -32,8 +32,8 @@ Offsets = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]
 Order = Literal["rows", "columns"]
 Lanes = tuple[int, int]  # how many rows, and pieces of a row, the 32 lanes take together
 MATRIX_ROWS = 8
-_EXTENTS = {"A": ("m", "k"), "B": ("n", "k")}  # of an operand as it lies in a tile; results are m x n
-RESULTS = ("D", "tmem")  # operands that are stored from registers; what tcgen05.ld brings are results too
+_EXTENTS = {"A": ("m", "k"), "B": ("n", "k")}  # of an operand as stored in a tile; results are m x n
+RESULTS = ("D", "tmem")  # operands that are stored from registers, including results of tcgen05.ld
 MAX_TILE_BYTES = max(arch.smem_per_sm_bytes for arch in ARCH.values())
 
 TILE_WIDTH = rule(
@@ -169,7 +169,7 @@ class MatrixWalk(NamedTuple):
     first: Order
 
 
-# ldmatrix as the operands of mma.m16n8k16 want them (x2: B, x4: A), stmatrix as its results come.
+# ldmatrix as the operands of mma.m16n8k16 need them (x2: B, x4: A), stmatrix as its results are stored.
 _MATRICES: dict[tuple[bool, bool, int], MatrixWalk] = {
     # load,  trans, count:   down across first
     (True, False, 1): MatrixWalk(1, 1, "columns"),
@@ -251,7 +251,7 @@ def matrices(op: SmemOp, tile: tuple[int, int], element_bits: int) -> Offsets:
 
 
 def fragments(fragment: Fragment, tile: tuple[int, int], transpose: bool, bits: int) -> tuple[SmemOp, Offsets]:
-    """Loads (stores for D) of an operand's registers straight from the tile, as wide as its values lie together.
+    """Loads (stores for D) of an operand's registers directly from the tile, as wide as its contiguous values.
 
     `bits` of an element in the tile: the operand's own, but results may be converted on their way.
 
@@ -264,7 +264,7 @@ def fragments(fragment: Fragment, tile: tuple[int, int], transpose: bool, bits: 
         raise SEVERAL_MATRICES.error(instruction=fragment.instruction, matrices=fragment.matrices)
     rows, row_bytes = tile_bytes(tile, bits)
     _, down, across = fragment.indices()
-    if (fragment.operand == "B") != transpose:  # a K-major B lies as n rows of k
+    if (fragment.operand == "B") != transpose:  # a K-major B has n rows of k
         down, across = across, down
     high, wide = int(down.max()) + 1, int(across.max()) + 1
     columns = row_bytes * 8 // bits

@@ -34,7 +34,7 @@ _ADDRESS = re.compile(
 )
 _HEXDUMP = re.compile(rb"^([0-9a-fA-F]{7,16})  ((?:[0-9a-fA-F]{2} {1,2}){1,16})[^\n]*$", re.MULTILINE)
 _XXD = re.compile(rb"^[0-9a-fA-F]{7,16}: ((?:[0-9a-fA-F]{2,4} )+) [^\n]*$", re.MULTILINE)
-_OFFSET = re.compile(rb"^[0-9a-fA-F]{7,16}[ \t]*$", re.MULTILINE)  # hexdump ends with the length alone
+_OFFSET = re.compile(rb"^[0-9a-fA-F]{7,16}[ \t]*$", re.MULTILINE)  # hexdump ends with a line that has only the length
 
 NPY_FILE = rule(
     "npy-file",
@@ -169,7 +169,7 @@ def with_named_elements(array: Array, path: str, type_name: str | None) -> Array
 
 
 def _has_a_name(dtype: np.dtype[np.generic]) -> bool:
-    """Whether elements say their type; RuleError where they do, and it cannot be moved."""
+    """Whether elements have a type; RuleError if TMA cannot copy it."""
     try:
         DataType.named(dtype)
     except RuleError as error:
@@ -180,7 +180,7 @@ def _has_a_name(dtype: np.dtype[np.generic]) -> bool:
 
 
 def map_of_array(array: Array, path: str, asked: MapArguments | None) -> AnyMap:
-    """The map of an array from a file: its type, dims and strides, with the arguments `asked` in their place."""
+    """The map of an array from a file: its type, dims and strides, replaced by the arguments in `asked`."""
     is_tiled = asked is not None and asked.map_class is TensorMap
     if asked is None or (is_tiled and "box" not in asked.given):
         raise _NO_BOX.error(example=tuple(min(extent, 64) for extent in array.shape[::-1]))
