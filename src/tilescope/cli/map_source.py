@@ -80,7 +80,7 @@ INPUT_SIZE = rule(
 
 
 class NamedFile(NamedTuple):
-    """A file ("-" is stdin), and the line of it that is asked for, as maps.jsonl:3 does."""
+    """A file ("-" is stdin), and the requested line of it, as in maps.jsonl:3."""
 
     name: str
     line: int | None
@@ -89,7 +89,7 @@ class NamedFile(NamedTuple):
 def read_source(words: tuple[str, ...], *, as_json: bool = False, takes_options: bool = True) -> MapSource:
     """The map that the words name (a file, "-" for stdin) or show (hex, words, JSON, a dump).
 
-    `takes_options`: whether the command could be given the map as options instead, which a refusal then says.
+    `takes_options`: whether the map could also be passed as options, which the error then mentions.
     """
     named = _named_file(words[0]) if len(words) == 1 else None
     if named is not None:
@@ -158,7 +158,7 @@ def _too_large(source: str, most_bytes: int) -> RuleError:
 
 
 def _refuse_shape_and_type(words: tuple[str, ...]) -> None:
-    """Refuse `4096x1000 bf16`, as plan and gemm take it, with the options that say the same of a map."""
+    """Refuse `4096x1000 bf16`, the form of plan and gemm, and suggest the equivalent options of a map."""
     shapes = [word for word in words if _SHAPE.fullmatch(word)]
     types = [word for word in words if word not in shapes and DataType.knows(word)]
     if len(shapes) > 1 or len(types) > 1 or len(shapes) + len(types) < len(words):
