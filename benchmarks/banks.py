@@ -1,7 +1,7 @@
-"""Shared-memory wavefronts: one access in a batch, one report, one search; and what tensor-layouts says beside it.
+"""Time counting wavefronts, one report and one search, and compare them with tensor-layouts.
 
-tensor-layouts counts the ways of a conflict from a CuTe layout, one access a call. It takes all 32 lanes as one group
-whatever their width, so a wide access without any conflict shows as one (last table).
+tensor-layouts counts conflicts from a CuTe layout, one access per call. It treats all 32 lanes as one group for every
+access width, so it reports a conflict for wide accesses that have none (last table).
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ LANES = np.arange(32)
 
 
 def with_numpy(call):
-    """The same call with the compiled loop out of reach."""
+    """The same call without the compiled loop."""
 
     def counted():
         kernel, banks.kernel = banks.kernel, lambda _: None
@@ -41,7 +41,7 @@ def batches():
 
 
 def conflicts_by(peer, stride_words, words):
-    """What tensor-layouts says of lanes of `words` 4-byte words, `stride_words` apart."""
+    """The conflict count of tensor-layouts for lanes of `words` 4-byte words, `stride_words` apart."""
     layout = peer.Layout((32, words), (stride_words, 1)) if words > 1 else peer.Layout(32, stride_words)
     return peer.bank_conflicts(layout, element_bytes=4)
 
@@ -85,11 +85,11 @@ def main():
 
 
 def print_answers(peer):
-    print("lanes side by side        wavefronts  conflict-free   tensor-layouts says")
+    print("adjacent lanes            wavefronts  conflict-free   tensor-layouts")
     for words, op in ((1, "ld.b32"), (2, "ld.b64"), (4, "ld.b128")):
-        report, said = bank_report(op, LANES * words * 4), conflicts_by(peer, words, words)
+        report, conflicts = bank_report(op, LANES * words * 4), conflicts_by(peer, words, words)
         print(
-            f"{op:22}{report.wavefronts:14}{report.conflict_free!s:>15}   {said['max_ways']}-way, {said['conflict_free']}"
+            f"{op:22}{report.wavefronts:14}{report.conflict_free!s:>15}   {conflicts['max_ways']}-way, {conflicts['conflict_free']}"
         )
 
 

@@ -1,8 +1,8 @@
-"""How long a page takes to mark a cell under the mouse and its partners, in Chromium, for drawings of many cells.
+"""Time highlighting the cell under the mouse and its partners in Chromium, in drawings of many cells.
 
 python benchmarks/hover.py
 
-A frame lasts 16 ms. What is timed is the work of one move of the mouse: the script, then style and layout of what it changed.
+A frame lasts 16 ms. The time of one mouse move includes the script, and the style and layout of the elements that it changed.
 """
 
 import shutil
@@ -20,7 +20,7 @@ PAGES = {
     "a copy of 160 rows": "/load?dims=256,160&box=64,160&coords=0,0",
 }
 MOVES = 60
-# The mouse moves over the first figure: each move's script, then the style and layout that a frame would need.
+# Moves the mouse over the first figure, and times the script and the style and layout of each move.
 MOVE = """async (moves) => {
     const area = document.querySelector("#drawing .cells-box svg:not(.labels)"), box = area.getBoundingClientRect();
     const seen = area.closest(".cells-box").getBoundingClientRect(), times = [];
@@ -42,7 +42,7 @@ CELLS = """() => document.querySelectorAll("#drawing g.cells rect:not(.frame, .h
 
 
 def hovered(browser, address, path):
-    """Cells of the page, its nodes, and the milliseconds of a move: the middle one and the longest."""
+    """The page's cells and nodes, and the median and maximum milliseconds of a move."""
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     start = time.perf_counter()
     page.goto(address + path)

@@ -1,4 +1,4 @@
-"""One layout: building it, asking for an address, reading and converting its text; the time of the first peer for an offset is 1.
+"""Time building, evaluating, parsing and converting one layout. Ratios are to the first peer's time for one offset.
 
 python benchmarks/layouts.py
 """
@@ -34,7 +34,7 @@ def main():
 
 
 def others():
-    """The same tile in other libraries, asked for one offset."""
+    """One offset of the same tile, computed by other libraries."""
     for module, command in PEERS.items():
         if theirs := optional(module, command):
             layout, swizzle = theirs.Layout((64, (64, 2)), (64, (1, 4096))), theirs.Swizzle(3, 3, 3)

@@ -14,13 +14,13 @@ CALLS = sized(1000, tiny=2)
 
 
 def aligned(byte_count):
-    """Bytes from a 128-byte boundary on, touched once."""
+    """A zeroed buffer aligned to 128 bytes."""
     buffer = np.zeros(byte_count + 128, np.uint8)
     return buffer[-buffer.ctypes.data % 128 :][:byte_count]
 
 
 def tiles(a, memory, out, threads, compiled):
-    """load_tiles with the compiled loop, or as it is where numba is not installed."""
+    """load_tiles with the compiled loop, or with numpy if numba is not installed."""
     threshold, tiles_module.STREAMED_BYTES = tiles_module.STREAMED_BYTES, 0 if compiled else len(out) + 1
     try:
         ts.load_tiles(a, memory, out=out, threads=threads)

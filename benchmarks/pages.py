@@ -1,4 +1,4 @@
-"""How long the explorer takes for pages as large as it draws them, against its swizzle page.
+"""Time the explorer's largest pages, compared with its swizzle page.
 
 python benchmarks/pages.py
 """
@@ -6,7 +6,7 @@ python benchmarks/pages.py
 from ratio import Work, needed, print_ratios, run, sized
 
 GOAL_SECONDS = 1.0
-GOALS = {"one plan": 0.15}  # seconds of pages that people ask for first
+GOALS = {"one plan": 0.15}  # seconds, of pages that users open first
 PAGES = {
     "one swizzle": "/swizzle?mode=128B",
     "one plan": "/plan?tile=192x128",

@@ -1,4 +1,4 @@
-"""How long it takes to prove a pipeline right in every order, or to name its mistake.
+"""Time proving a pipeline for every interleaving, or finding its mistake.
 
 python benchmarks/pipeline.py
 """
@@ -17,7 +17,7 @@ def planned(**options):
 
 
 def wrong():
-    """The same with one K step that expects 16 bytes too many, late in the loop: nothing recurs, and all of it is run."""
+    """The same with one late K step that expects 16 bytes too many. No state recurs, so the whole loop is simulated."""
     data = planned(stages=4, steps=WRONG_STEPS).to_dict()
     producer = next(step for step in data["roles"][0]["steps"] if "loop" in step)
     producer["steps"][1]["bytes"] = f"16384 + 16 * (i == {WRONG_STEPS * 19 // 20})"

@@ -1,4 +1,4 @@
-"""How long one plan takes, candidates, proofs and all: of a tile, of a GEMM, of a whole kernel.
+"""Time planning a tile, a GEMM and a whole kernel, including candidates and proofs.
 
 python benchmarks/plan.py
 """

@@ -1,7 +1,7 @@
-"""Times of several works side by side in one run, as ratios to the first: the median of five rounds.
+"""Time several works in one run and print their ratios to the first: medians of five rounds.
 
-A round runs every work once, one after the other, so that a busy neighbour slows all of them alike. The
-ratio is taken within each round; its median is what the table shows:
+A round runs every work once, one after the other, so that other processes slow all of them alike. The
+ratio is computed within each round, and the table has its median:
 
     a = Work("np.copyto", lambda: np.copyto(target, source))
     b = Work("swizzle", lambda: mode.swizzle(source, out=target), goal=1.1)
@@ -11,9 +11,9 @@ ratio is taken within each round; its median is what the table shows:
     np.copyto                   40.2 ms     1.00
     swizzle                     43.1 ms     1.07     1.10
 
-Every script also takes `--tiny`: sizes at which it ends within a second or two, and one round. The numbers mean nothing
-then; that the script runs is what ./test wants to know. Where something is missing, a script says so in a sentence:
-`needed` ends it, `optional` leaves the rows out that would have shown it.
+Every script also takes `--tiny`: one round at sizes that take a second or two. These times have no meaning; ./test only
+checks that the script runs. If a package is missing, `needed` ends the script with a message, and `optional` prints one
+so that the script can leave out the rows that need it.
 """
 
 import gc
@@ -38,11 +38,11 @@ PEERS = {"tensor_layouts": "pip install tensor-layouts", "pycute": "pip install 
 
 @dataclass(frozen=True)
 class Work:
-    """Something to time. Times are per unit: a call that does 1000 accesses of one unit each has `units=1000`."""
+    """A function to time. Times are per unit: a call with 1000 accesses of one unit each has `units=1000`."""
 
     name: str
     call: Callable[[], object]
-    units: float = 1.0  # what one call does, as a multiple of the unit the table speaks of
+    units: float = 1.0  # units of the table that one call processes
     goal: float | None = None  # ratio to the first work
     goal_seconds: float | None = None  # for one unit
 
@@ -55,17 +55,17 @@ class Timing:
 
 
 def is_tiny() -> bool:
-    """Whether the command line says --tiny."""
+    """Whether the command line has --tiny."""
     return "--tiny" in sys.argv
 
 
 def sized(full: Size, tiny: Size) -> Size:
-    """The size to measure, or the one to try the script with."""
+    """The size to measure, or the small one of --tiny."""
     return tiny if is_tiny() else full
 
 
 def run(main: Callable[..., None]) -> None:
-    """Call `main` with the command line's arguments; without a card it ends with the sentence that says so."""
+    """Call `main` with the command line's arguments; without a card, exit with the error's message."""
     try:
         main(*(argument for argument in sys.argv[1:] if argument != "--tiny"))
     except DeviceError as error:
@@ -73,7 +73,7 @@ def run(main: Callable[..., None]) -> None:
 
 
 def needed(module: str, command: str) -> ModuleType:
-    """The module; where it is missing, the end of the script, with what brings it."""
+    """The module. If it is missing, exit with the command that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -81,7 +81,7 @@ def needed(module: str, command: str) -> ModuleType:
 
 
 def optional(module: str, command: str) -> ModuleType | None:
-    """The module, or None; where it is missing, a line says that its rows are left out, and what brings it."""
+    """The module, or None. If it is missing, print that its rows are left out, and the command that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -90,12 +90,12 @@ def optional(module: str, command: str) -> ModuleType | None:
 
 
 def _missing(module: str, error: ImportError) -> str:
-    """The package that is not there: the module's own, or one that it imports."""
+    """The missing package: the module's own, or one that it imports."""
     return (error.name or module).partition(".")[0]
 
 
 def end_for_want_of(reason: str) -> NoReturn:
-    """End the script with one line that says what it lacks."""
+    """Exit with one line that names what is missing."""
     sys.exit(f"{Path(sys.argv[0]).name}: {' '.join(reason.split())}")
 
 
@@ -129,7 +129,7 @@ def timings(*works: Work, rounds: int = ROUNDS) -> list[Timing]:
 
 
 def print_ratios(title: str, *works: Work, rounds: int = ROUNDS) -> list[Timing]:
-    """Time the works and print them as a table under `title`; the first is the measure of the others."""
+    """Time the works and print a table under `title`, with ratios to the first work."""
     measured = timings(*works, rounds=rounds)
     width = max(len(title), *(len(work.name) for work in works)) + 2
     print(f"{title:{width}}{'time':>11}{'ratio':>9}{'goal':>11}")

@@ -1,11 +1,11 @@
-"""Running kernels without a GPU: milliseconds, and instructions a second.
+"""Time running kernels without a GPU: milliseconds, and instructions per second.
 
-Recorded kernels, as they were launched on a card, and larger launches of kernels that Triton 3.9 made (kernels/) or that were
-recorded: the sizes at which people run their tests. A warp instruction is one instruction of one warp, as a profiler counts them; a
-step is one instruction of all threads of a block that stand at it together.
+The first kernels are launched as they were recorded on a card. Larger launches, of recorded kernels and of kernels compiled by Triton 3.9
+(kernels/), have the sizes of typical tests. A warp instruction is one instruction of one warp, as profilers count them. A
+step is one instruction, executed by all threads of a block that are at its program counter.
 
-The last two columns show the same computation by Triton's interpreter (TRITON_INTERPRET=1), which checks nothing, in the same rounds:
-its time, and how many times the time of a run with findings that is. They need Triton and torch.
+The last two columns compare with Triton's interpreter (TRITON_INTERPRET=1), which checks nothing, in the same rounds: its
+time, and the ratio of its time to that of a run with findings. They need Triton and torch.
 
 python benchmarks/run.py
 """
@@ -27,9 +27,9 @@ NAMES = sized(("mm_tma_f16", "attention", "mm_pointers_odd", "softmax", "emitted
 ROWS = sized(64, tiny=4)  # of softmax and layer norm, 4096 elements each
 WORDS = sized(1 << 20, tiny=1 << 13)  # of element-wise kernels and reductions
 EXTENT = sized(1024, tiny=128)  # of matrices, and of a sequence of attention with two heads of 64
-GOALS_SECONDS = {"mm_tma_f16": 0.5}  # with numpy alone, without findings
-FINDINGS_GOAL = 2.0  # times the run without them …
-FINDINGS_FROM_SECONDS = 0.1  # … where that takes as long
+GOALS_SECONDS = {"mm_tma_f16": 0.5}  # without numba and findings
+FINDINGS_GOAL = 2.0  # ratio to the run without findings
+FINDINGS_FROM_SECONDS = 0.1  # shorter runs have no goal
 
 
 class Recorded(NamedTuple):
@@ -117,7 +117,7 @@ def random_arrays():
 
 
 def interpreted_launches():
-    """The same by Triton's interpreter, by the first words of the rows' names; empty where it is not installed.
+    """Triton's interpreter on the same launches, by the first words of the rows' names; empty if Triton is not installed.
 
     A trial with --tiny leaves it out: a process in which Triton interprets can do nothing else with it.
     """
@@ -130,7 +130,7 @@ def interpreted_launches():
 
 
 def larger_launches():
-    """Launches by what their rows are called."""
+    """Launches by the names of their rows."""
     rows, weights, words, square, keys, queries = random_arrays().values()
     tiles = EXTENT // 128
     zeros = np.zeros_like
@@ -149,7 +149,7 @@ def larger_launches():
 
 
 def interpreter_of(name, interpreted):
-    """What the interpreter runs for a row; None where it has no such kernel, or is not installed."""
+    """The interpreter's function for a row; None if it has no such kernel or is not installed."""
     return next((launch for kernel, launch in interpreted.items() if name.startswith(f"{kernel} ")), None)
 
 

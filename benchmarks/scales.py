@@ -1,4 +1,4 @@
-"""Scale factors of a whole matrix packed into their 128 x 4 atoms and back, beside a plain copy of the same bytes."""
+"""Time packing a matrix of scale factors into 128 x 4 atoms and back, compared with copying the same bytes."""
 
 import numpy as np
 from ratio import FAST_EXTRA, Work, optional, print_ratios, run, sized
@@ -10,7 +10,7 @@ SHAPE = sized((16384, 512), tiny=(256, 16))
 
 
 def with_numpy(call):
-    """The same call with the compiled loop out of reach."""
+    """The same call without the compiled loop."""
 
     def moved():
         streaming, scale_packing._streaming = scale_packing._streaming, lambda: None

@@ -11,7 +11,7 @@ KEEPS_BYTECODE = {name: value for name, value in os.environ.items() if name != "
 
 
 def started(*arguments):
-    """Start Python; what it compiles is kept, as it is for an installed package, and the first round does not count."""
+    """Start Python with its bytecode cache, as for an installed package. The first round is not timed."""
     command = [sys.executable, *arguments]
     return partial(subprocess.run, command, check=True, stdout=subprocess.DEVNULL, env=KEEPS_BYTECODE)
 

@@ -1,9 +1,9 @@
-"""Swizzling a large buffer, against copying it.
+"""Time swizzling a large buffer, compared with copying it.
 
     python benchmarks/swizzle.py [MODE [MiB]]
 
-Every work fills the same array with the same bytes in another order; tensor-layouts and pycute, which map
-one address at a time, do a small part of it, and their times are scaled up.
+Every work fills the same array with the same bytes in another order. tensor-layouts and pycute map one
+address at a time, so they process a small part, and their times are scaled up.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ def main(name="128B", mib=MIB):
     mode, size = Swizzle.named(name), int(mib) << 20
     source = np.random.default_rng(0).integers(0, 256, size, dtype=np.uint8)
     target = np.empty_like(source)
-    target.fill(1)  # so that its pages are there
+    target.fill(1)  # maps its pages
 
     def swizzled(threads, *, compiled):
         def call():
@@ -46,7 +46,7 @@ def main(name="128B", mib=MIB):
 
 
 def others(mode, source, target):
-    """The same map by libraries that know it as Swizzle<bits, base, shift> of one offset."""
+    """The same swizzle of one offset, by libraries that express it as Swizzle<bits, base, shift>."""
     chunks, chunks_target = (array[:SAMPLE_BYTES].reshape(-1, 16) for array in (source, target))
     share = SAMPLE_BYTES / len(source)
 

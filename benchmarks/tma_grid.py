@@ -1,4 +1,4 @@
-"""What TMA loads cost on a card: a grid of boxes, bytes in flight and busy SMs, and random tiles, as raw JSON.
+"""Measure TMA load rates on a card: a grid of boxes, outstanding bytes and busy SMs, and random tiles, as raw JSON.
 
 The rates of `tilescope.card.tma_rates` are fitted to such a file. Needs a card; takes about 90 seconds.
 
@@ -26,7 +26,7 @@ SHARED = ("stages", "streams", "issuers")  # with the case that was measured
 
 
 def grid(name, row_bytes, box_rows, boxes, flight, **options):
-    """Tiles of `boxes` boxes side by side, `flight` KiB of them in flight on every SM; nothing if not one fits."""
+    """Tiles of `boxes` adjacent boxes with `flight` KiB outstanding on every SM; empty if no tile fits."""
     tile_bytes = row_bytes * box_rows * boxes
     tiles = flight * KIB // (-(-tile_bytes // KIB) * KIB)
     if tiles < 1:
@@ -69,7 +69,7 @@ def settings():
 
 
 def drawn(number):
-    """The candidates of a random tile, drawn and streamed as `tilescope bench plans` does."""
+    """The candidates of a random tile, drawn and streamed as by `tilescope bench plans`."""
     tile = draw_tile(random.Random(f"fit {number}"), Where(arch="sm_90"))
     for candidate, case in zip(tile.candidates, tile.cases, strict=True):
         problem = candidate.problem

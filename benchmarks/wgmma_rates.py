@@ -1,4 +1,4 @@
-"""Cycles of wgmma.m64nNk16 with both operands in shared memory, beside the planner's model of them, max(n / 2, 16 + n / 4).
+"""Measure cycles of wgmma.m64nNk16 with both operands in shared memory, compared with the planner's model: max(n / 2, 16 + n / 4).
 
 python benchmarks/wgmma_rates.py  # on a Hopper card, with nvcc and cupy
 """
@@ -68,7 +68,7 @@ def main():
         ["nvcc", "-O3", "-cubin", "-arch=sm_90a", "-o", str(folder / "wgmma.cubin"), str(source)], check=True
     )
     module = cupy.RawModule(path=str(folder / "wgmma.cubin"))
-    print("  n   sums  reads  measured with 1, 2 and 4 warpgroups, in cycles of one instruction")
+    print("  n   sums  reads  measured with 1, 2 and 4 warpgroups, in cycles per instruction")
     for n in sizes:
         found = []
         for groups in (1, 2, 4):

@@ -1,6 +1,6 @@
-"""What a GPU architecture has: shared memory, and which instructions of the tile's path exist.
+"""The features of a GPU architecture: shared memory, and the instructions on the tile's path.
 
-A feature is written as the target that has it, since plain, family and exact targets differ:
+A feature is written as the compilation target that has it, since plain, family and exact targets differ:
 
     feature           sm_80   sm_90   sm_100  sm_120
     tma               -       plain   plain   plain      compile for sm_90, sm_100, ...
@@ -28,7 +28,7 @@ KIB = 1024
 WARP_LANES = 32
 ARCH_PARTLY_KNOWN = rule(
     "arch-partly-known",
-    "An architecture is one of the table; sm_107 (Rubin) is not documented completely enough for a row.",
+    "The architecture is in the table. sm_107 (Rubin) is not documented completely enough for an entry.",
     argument="arch",
     found="arch = {asked}",
     limit="{arch} is documented in parts only: {missing}",

@@ -5,8 +5,8 @@
     63 62 │ 61 … 52 │ 51 … 49 │ 48 … 46 │ 45 … 32 │ 31 30 │ 29 … 16 │ 15 14 │ 13 … 0
      mode │    0    │  base   │    0    │ SBO/16  │   0   │ LBO/16  │   0   │ start/16
 
-A tensor map is such a word of 1024 bits, a tensor core's descriptor one of 64, an instruction descriptor one of 32. Bits that
-no field covers must be zero. `Inspection` is what a word says, sound or not, field by field.
+A tensor map is such a word of 1024 bits, a tensor core's descriptor one of 64, an instruction descriptor one of 32.
+Bits that no field covers must be zero. `Inspection` has the fields of any word, valid or not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tilescope.value import Value, hex_field
 _WORD = "ts.WgmmaDescriptor({start}, leading_bytes=16, stride_bytes=1024, swizzle='128B')"
 DESCRIPTOR_FIELD = rule(
     "descriptor-field",
-    "A field of a descriptor holds what its bits can: an address or offset in units of 16 bytes.",
+    "A field of a descriptor has a value that fits its bits: an address or an offset in units of 16 bytes.",
     argument="{field}",
     found="{field} = {value}",
     limit="bits {low_bit}-{high_bit} hold {numbers}",
@@ -66,7 +66,7 @@ class WordField:
     low: int
     high: int
     unit: int = 1
-    first: int = 0  # the value that a number of 0 stands for
+    first: int = 0  # the value that 0 encodes
     signed: bool = False
     says: Callable[[int], str] = str  # the value in words
 
@@ -99,7 +99,7 @@ class WordField:
         return self.first + number * self.unit
 
     def place(self, value: int) -> int:
-        """The word in which the field alone holds `value`; what does not fit is cut off."""
+        """The word with `value` in this field and 0 elsewhere; extra bits are truncated."""
         return (value - self.first) // self.unit << self.low & self.mask
 
     def problems(self, value: object) -> list[Violation]:
@@ -169,7 +169,7 @@ class WordFormat:
         return word
 
     def decode(self, word: int) -> dict[str, int]:
-        """The value of every field, whatever the reserved bits are."""
+        """The value of every field, for any reserved bits."""
         return {row.name: row.value(word) for row in self._rows}
 
     def problems(self, values: Mapping[str, object]) -> list[Violation]:
@@ -184,7 +184,7 @@ class WordFormat:
         return problems
 
     def checked(self, word: object) -> int:
-        """`word` as an integer; refused where it is no such word at all: too long, or negative."""
+        """`word` as an integer; refused if it is too long or negative."""
         number = integer("word", word)
         largest = (1 << self.bits) - 1
         if not 0 <= number <= largest:
@@ -302,7 +302,7 @@ class Inspection(Value):
     violations: tuple[Violation, ...]
     described: Value | None  # the tensor map or the descriptor; None where the word is none
     ignored: tuple[str, ...] = ()  # fields that the hardware does not look at
-    major: Literal["K", "MN"] | None = None  # of an operand, which the instruction says and the word does not
+    major: Literal["K", "MN"] | None = None  # of an operand; part of the instruction, not of the word
     element_bits: int | None = None
 
     @property

@@ -10,7 +10,7 @@
     "error code 12345"                                    →  a code that no CUDA error has
     "N = 700 is wrong", "max error 3", "Xid 31"           →  no code: nothing says that the number is one
 
-The rows are in `cuda_errors.tsv` beside this file, the words that make a number a code, or none, in `cuda_error_words.tsv`.
+The rows are in `cuda_errors.tsv`, and the words that show whether a number is an error code in `cuda_error_words.tsv`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class CudaError(NamedTuple):
     """
 
     number: int
-    driver_name: str  # a CUresult; empty where the driver has no such error
-    runtime_name: str  # a cudaError_t; empty where the runtime has no such error
-    words: str  # what cudaGetErrorString says; empty where it says nothing
+    driver_name: str  # a CUresult; empty if the driver has no such error
+    runtime_name: str  # a cudaError_t; empty if the runtime has no such error
+    words: str  # the text of cudaGetErrorString; empty if there is none
     meaning: str
 
     @property
@@ -109,12 +109,12 @@ _DEBUGGER_EXCEPTIONS = {
 _DEBUGGER_EXCEPTION = re.compile(r"\bcuda[_ ]exception[_ ](\d+)", re.IGNORECASE)
 _TYPE_NAMES = ("cudaerror_t", "cudaerror_enum")  # name no error
 _TOKEN = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+|e[+-]?\d+)+|\d+|[a-z_]+|[^\sa-z0-9_]", re.IGNORECASE)
-_OWN_LETTERS = 25  # of the words of an error, to be CUDA's own wherever they stand: "unspecified launch failure"
+_OWN_LETTERS = 25  # length from which an error's words can only be CUDA's: "unspecified launch failure"
 _MOST_BETWEEN = 4  # tokens between the word that announces a code and the code
 
 
 def _words() -> dict[str, set[str]]:
-    """The words beside a number, by what they say of it."""
+    """The words near a number, by what they imply about it."""
     words: dict[str, set[str]] = {}
     table = files(__package__).joinpath("cuda_error_words.tsv").read_text("utf-8")
     for line in table.splitlines():
@@ -127,7 +127,7 @@ def _words() -> dict[str, set[str]]:
 _WORDS = _words()
 _ERROR = re.compile(r"\berror\b[\s:\[(]*")
 _WHOSE_ERROR = re.compile(r"(?:cuda|\d+)[\s:\])]*")  # between "error" and its words: Triton Error [CUDA]: …
-# What stands before a code: always, or only where the number is one that CUDA has.
+# Words before a code: always, or only if CUDA has an error of that number.
 _SAYS_CODE = _WORDS["says code"]
 _MAY_SAY_CODE = _WORDS["may say code"]
 _BETWEEN = _WORDS["between"]
@@ -189,7 +189,7 @@ def _worded(text: str) -> list[int]:
 
 
 def _in_cudas_own_words(said: str) -> list[int]:
-    """The errors whose words stand anywhere in a text, where they are so long that nobody else says them."""
+    """The errors whose words occur anywhere in a text, if the words are long enough to be CUDA's."""
     there = [words for words in _number_of_words() if len(words) >= _OWN_LETTERS and words in said]
     longest = [words for words in there if not any(words != other and words in other for other in there)]
     numbers = [_number_of_words()[words] for words in longest]
@@ -198,12 +198,12 @@ def _in_cudas_own_words(said: str) -> list[int]:
 
 @cache
 def _number_of_words() -> dict[str, int]:
-    """Numbers by CUDA's words; where two errors say the same, the one with fewer other meanings comes first."""
+    """Numbers by CUDA's words; of two errors with the same words, the one with fewer other meanings comes first."""
     return {row.words.casefold().strip(" ."): row.number for row in reversed(CUDA_ERROR.values()) if row.words}
 
 
 def _behind_error(said: str) -> Iterator[int]:
-    """The errors whose words stand behind "error"; of several that begin alike, the one of most words."""
+    """The errors whose words follow "error"; of several with the same beginning, the one with the most words."""
     for match in _ERROR.finditer(said):
         following = said[match.end() :]
         words = _first_words(following) or _first_words(_WHOSE_ERROR.sub("", following, count=1))

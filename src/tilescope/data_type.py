@@ -1,6 +1,6 @@
 """Element types: how many bits, what tools call them, and as what TMA moves them.
 
-TMA knows sixteen types. Everything else travels as one of them:
+TMA has sixteen types. All others are copied as one of them:
 
     int8, e4m3, e5m2, ue8m0 ──▶ uint8             e2m3, e3m2 ──▶ 16u6_align16b
     int16                   ──▶ uint16            e2m1, int4 ──▶ 16u4_align8b
@@ -56,7 +56,7 @@ DataTypeName = Literal[
 
 ARRAY_TYPE = rule(
     "array-type",
-    "The elements of an array are of a type that TMA can move, little-endian, and packed as it wants them.",
+    "The elements of an array have a type that TMA can copy, are little-endian, and have the packing that TMA expects.",
     argument="data_type",
     found="data type {data_type}",
     limit="no numpy or ml_dtypes type holds one such element",
@@ -165,7 +165,7 @@ class DataType(Row):
 
 
 def _from_text(name: str) -> DataType | None:
-    """The row that a text names, as it is written or as the tools' rules for spelling say."""
+    """The row that a text names, exactly or by the tools' spelling rules."""
     if name in _BY_NAME:
         return _BY_NAME[name]
     for spelling in _spellings(name[:_LONGEST_NAME]):

@@ -1,4 +1,4 @@
-r"""What goes wrong, as data: a `Violation` says which rule, with what value, and what would work.
+r"""Mistakes as data: a `Violation` has the rule, the value, and what would work.
 
     swizzle-span: box[0] = 128 elements x 2 bytes = 256 bytes; swizzle 128B takes a row of at
     most 128 bytes. Use box[0] <= 64 and one box per span.
@@ -118,7 +118,7 @@ def _frozen_mapping(mapping: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _frozen(value: object) -> object:
-    """Read-only mappings and tuples all the way down; an integer that nobody prints becomes its description."""
+    """Read-only mappings and tuples at every level; an integer too long to print becomes its description."""
     if type(value) is int:  # as nearly all are
         return value if is_printable(value) else printed(value)
     if isinstance(value, str | float):
@@ -189,7 +189,7 @@ class Wording:
         )
 
     def error(self, *, change: Change | None = None, **facts: Any) -> RuleError:
-        """The exception for this violation alone: a FaultError where the chip has an answer to it."""
+        """The exception for this single violation: a FaultError if the chip faults."""
         kind = RuleError if self.code is None else FAULTS[self.code]
         return kind([self.violation(change=change, **facts)])
 

@@ -1,4 +1,4 @@
-"""The optional packages of tilescope, by the extra that brings them: pip install 'tilescope[web]'.
+"""The optional packages of tilescope, by the extra that installs them: pip install 'tilescope[web]'.
 
 >>> extra_of("uvicorn.config")
 'web'
@@ -59,7 +59,7 @@ EXTRAS = (
 
 
 def extra_of(module: str) -> str | None:
-    """The extra that brings a module, by the first part of its dotted name; None where none does."""
+    """The extra that installs a module, by the first part of its dotted name; None if there is none."""
     top = module.partition(".")[0]
     for extra in EXTRAS:
         if any(package.module == top for package in extra.packages):

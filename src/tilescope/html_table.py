@@ -15,7 +15,7 @@ _CELL_STYLE = "text-align:left;vertical-align:top;white-space:normal;max-width:6
 
 
 def html_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "") -> str:
-    """A table of texts, with what stands between backticks as code; of many rows, the first.
+    """A table of texts, with the text between backticks as code; of many rows, the first.
 
     >>> print(html_table(["rule"], [["stride < 16"]]).replace(f' style="{_CELL_STYLE}"', ""))
     <table>

@@ -19,7 +19,7 @@ class LateNames:
         self._module_of = {name: module for module, names in names_in.items() for name in names}
 
     def loaded(self, name: str) -> Any:
-        """The value of a name. From then on the module has it as an attribute.
+        """The value of a name. After this call, the module has it as an attribute.
 
         >>> LateNames("tilescope", {"swizzle": ("SWIZZLE", "Swizzle")}).loaded("Swizzle")
         <class 'tilescope.swizzle.mode.Swizzle'>

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 _NUMBERED = re.compile(r"(\D*)(\d{1,9})(\D*)")
 _LONGEST = 80  # characters of a name that are looked at
 _LEAST_LIKENESS = 0.5  # of a name that could be meant
-_NEARLY_AS_NEAR = 0.1  # less like it than the best, and still told
+_NEARLY_AS_NEAR = 0.1  # less similar than the best, and still suggested
 
 
 def nearest_name(written: str, known: Iterable[str]) -> str | None:
@@ -43,7 +43,7 @@ def nearest_name(written: str, known: Iterable[str]) -> str | None:
 
 
 def _nearest_number(written: str, known: Iterable[str]) -> str | None:
-    """Of the names that differ from `written` in their one number alone, that with the nearest.
+    """Of the names that differ from `written` only in their number, the one with the nearest.
 
     >>> _nearest_number("256b", ["none", "32B", "128B", "128B_ATOM_32B"])
     '128B'

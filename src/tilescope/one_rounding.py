@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[Any]  # of float64, where nothing else is said
+Array: TypeAlias = npt.NDArray[Any]  # of float64, if not specified
 Rounding = Literal["rn", "rz", "rm", "rp", "rna"]  # to nearest even, towards zero, down, up, to nearest away from zero
 _ONE = np.array(1, np.uint64)
 _MINUS_ONE = np.array((1 << 64) - 1, np.uint64)
@@ -157,7 +157,7 @@ _HIGH_EXPONENT = 1023 + 900
 
 
 def _is_out_of_reach(*values: Array) -> Array:
-    """Whether a double is so large or small (but not 0) that errors computed beside it may not be doubles."""
+    """Whether a double is so large or small (but not 0) that errors computed from it may not be doubles."""
     hard = np.zeros(values[0].shape, np.bool_)
     for value in values:
         exponent = _exponent(value)
@@ -260,7 +260,7 @@ def fma32(
 
 
 def fma64(a: Array, b: Array, c: Array, mode: Rounding = "rn") -> npt.NDArray[np.float64]:
-    """The sum a * b + c of float64, rounded once; arrays of any shapes that numpy brings together.
+    """The sum a * b + c of float64, rounded once; arrays of any shapes that numpy can broadcast.
 
     >>> third = np.array([1 / 3])
     >>> fma64(third, np.array([3.0]), np.array([-1.0])).item() == -(2.0**-54)

@@ -17,8 +17,8 @@ Errors and warnings about the result fail. Notes, and warnings about performance
 
     @pytest.mark.tilescope(findings=["run-race"])      a test of a kernel that is wrong: it fails without this finding
 
-pytest loads this module wherever tilescope is installed; nothing else of tilescope is loaded until a test asks for a fixture, or
-the command line for --tilescope.
+pytest loads this module wherever tilescope is installed; no other module of tilescope is loaded until a test uses a
+fixture, or the command line has --tilescope.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TRITON_DEVICE: pytest.StashKey[Device] = pytest.StashKey()
 
 
 class CleanRun(Protocol):
-    """What the fixture `tilescope_run` is: Kernel.run with the test's seed, asserted to be clean."""
+    """The fixture `tilescope_run`: Kernel.run with the test's seed, asserted to be clean."""
 
     def __call__(
         self,
@@ -56,7 +56,7 @@ class CleanRun(Protocol):
         allow: Sequence[str] = (),
         **options: Any,
     ) -> KernelRun:
-        """Run the kernel; `warnings` says whether warnings fail, None: those about the result, as the project is set."""
+        """Run the kernel; `warnings` selects whether warnings fail, None: those about the result, as the project is configured."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -95,7 +95,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Make Triton's driver ours, where --tilescope asks for it, before a conftest.py asks torch whether there is a card."""
+    """Replace Triton's driver, if --tilescope is set, before a conftest.py tests whether torch has a card."""
     _activate_device(early_config, early_config.known_args_namespace.tilescope_arch)
 
 
@@ -157,7 +157,7 @@ def _read_expected(mark: pytest.Mark | None) -> tuple[str, ...]:
 
 
 def _check_findings(runs: Sequence[KernelRun], expected: Sequence[str]) -> None:
-    """Fail for errors that nobody expects, and for expectations that no finding meets."""
+    """Fail for unexpected errors, and for expectations without a finding."""
     __tracebackhide__ = True
     from tilescope.machine.report.finding_text import format_finding
     from tilescope.machine.report.verdict import read_acceptance
@@ -190,7 +190,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give a test that asks for a seed one case for every seed."""
+    """Give a test that uses a seed one case for every seed."""
     seeds: int = metafunc.config.getoption("--tilescope-seeds")
     if seeds > 0 and SEED_FIXTURE in metafunc.fixturenames:
         cases = [pytest.param(None, id="late"), *(pytest.param(seed, id=f"seed{seed}") for seed in range(seeds))]

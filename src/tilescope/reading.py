@@ -6,7 +6,7 @@
     known_name("operand", "D", ("A", "B"))     unknown-name     operand D; known: A, B
     readable("memory", [1, 2])                 argument-type    memory = [1, 2] (list); memory is an array or a buffer
 
-Every reader takes the argument's name first. `plain_int`, `entries`, `integer_array` and `is_one_of` only ask, and
+Every reader takes the argument's name first. `plain_int`, `entries`, `integer_array` and `is_one_of` only test, and
 refuse nothing.
 """
 
@@ -60,7 +60,7 @@ READ_ONLY_ARRAY = ARGUMENT_TYPE.worded(
 
 
 def plain_int(value: object) -> int | None:
-    """The int that `value` stands for, numpy's integers included; None for anything else, and for a bool.
+    """`value` as an int, including numpy's integers; None for anything else, and for a bool.
 
     >>> import numpy as np
     >>> plain_int(np.uint8(7)), plain_int(7.0), plain_int(True)
@@ -127,7 +127,7 @@ def integer_array(value: object) -> IntegerArray | None:
 
 
 def is_one_of(value: object, known: Container[object]) -> bool:
-    """Whether `value` is one of these names or integers; whatever else it is, it is not compared with them.
+    """Whether `value` is one of these names or integers; values of other types are not compared with them.
 
     >>> import numpy as np
     >>> is_one_of("K", ("K", "MN")), is_one_of(np.int64(16), (8, 16)), is_one_of(np.zeros(2), (8, 16))
@@ -238,7 +238,7 @@ def pair(argument: str, value: object, least: int | None = None, most: int | Non
 
 
 def known_name(argument: str, value: object, known: Collection[Name], what: str | None = None) -> Name:
-    """One of the known names; `what` they are is said where it is none of them.
+    """One of the known names; the error calls them `what`.
 
     >>> known_name("operand", "A", ("A", "B"))
     'A'
@@ -290,7 +290,7 @@ def flag(argument: str, value: object) -> bool:
 
 
 def attempted(problems: list[Violation], otherwise: Read, reader: Callable[..., Read], *arguments: Any) -> Read:
-    """What a reader reads; where it refuses, its violations join `problems` and `otherwise` stands in.
+    """The result of a reader; if it refuses, its violations are added to `problems`, and `otherwise` is returned.
 
     So that one call names every mistake:
 

@@ -1,6 +1,6 @@
-"""The rule book: what tilescope demands, who says so, and an example on either side of the limit.
+"""The rule book: the demands of tilescope, their sources, and an example on either side of each limit.
 
-A row is defined beside the check that refuses by it, in whatever module that is:
+A row is defined next to the check that uses it, in any module:
 
     BOX_RANGE = rule(
         "box-range",
@@ -70,12 +70,12 @@ class Rule(Row):
     demand: str
     source: str
     basis: Basis
-    subjects: tuple[str, ...]  # what it speaks of
+    subjects: tuple[str, ...]  # what it applies to
     passing: Example | None  # an example within the limit …
-    failing: Example | None  # … and one beyond it; rules about arguments alone have none
-    architectures: tuple[str, ...]  # on which it can be kept; empty: wherever tilescope runs
+    failing: Example | None  # … and one beyond it; rules about arguments have none
+    architectures: tuple[str, ...]  # on which it can be kept; empty: everywhere
     code: int | None  # CUDA's error number for what the chip answers; None: it is refused before, or executed
-    argument: str  # templates of what a violation says: the argument that breaks it …
+    argument: str  # templates of a violation's texts: the argument that breaks it …
     found: str  # … the value that does …
     limit: str  # … what is demanded …
     fix: str  # … and what works instead
@@ -133,7 +133,7 @@ class Rule(Row):
         return cls.named(data.get("name") if isinstance(data, Mapping) else data)
 
 
-_WORDING_OF_RULE: dict[str, Wording] = {}  # a report of many violations asks for it again and again
+_WORDING_OF_RULE: dict[str, Wording] = {}  # cached for reports of many violations
 
 
 class _RuleBook(Mapping[str, Rule]):
@@ -228,7 +228,7 @@ def _frozen_example(example: Example | None) -> Example | None:
     return MappingProxyType(dict(example)) if isinstance(example, Mapping) else example
 
 
-# What errors.py says of arguments, whoever reads them.
+# The texts of errors.py about arguments, for all readers.
 ARGUMENT_TYPE = rule(
     ARGUMENT_TYPE_WORDING.rule,
     "Every argument has the expected kind: integers, sequences of integers, arrays of numbers, names of a table.",
@@ -238,21 +238,21 @@ ARGUMENT_TYPE = rule(
 )
 ARGUMENT_RANGE = rule(
     ARGUMENT_RANGE_WORDING.rule,
-    "Every argument is one of the values that the call takes: a number between its limits, a sequence of its length.",
+    "Every argument has a value that the call accepts: a number between its limits, or a sequence of the expected length.",
     source="the documentation of the call",
     passing='ts.Swizzle.named("128B").chunk_in_line(0, 7)',
     failing='ts.Swizzle.named("128B").chunk_in_line(0, 8)',
 )
 UNKNOWN_NAME = rule(
     UNKNOWN_NAME_WORDING.rule,
-    "A name is one of its table: a data type, a swizzle, an architecture.",
+    "The name is in its table, such as data types, swizzles or architectures.",
     source="the tables of tilescope",
     passing='ts.Swizzle.named("128B")',
     failing='ts.Swizzle.named("128b-atom")',
 )
 MISSING_FIELD = rule(
     MISSING_FIELD_WORDING.rule,
-    "Plain data from which a value is made has all its fields.",
+    "The plain data from which a value is built has all its fields.",
     argument=MISSING_FIELD_WORDING.argument,
     found=MISSING_FIELD_WORDING.found,
     limit=MISSING_FIELD_WORDING.limit,

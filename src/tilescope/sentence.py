@@ -14,7 +14,7 @@
     Use {swizzle:="{span}B"}.      span=128                Use swizzle="128B".       an argument and its value, as the reader says
                                                                                      it: on a command line --swizzle 128B
 
-Facts are data: numbers, names, tuples of them. What a sentence says stands in the template.
+Facts are data: numbers, names, tuples of them. The wording is in the template.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def listed(names: Iterable[object], conjunction: str = "and") -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a text, whatever the next one begins with: names such as wgmma have no capital.
+    """The first sentence of a text, even if the next one begins with a lower-case name such as wgmma.
 
     >>> first_sentence("PTX 8.0 has it, e.g. on sm_90. Older ones do not.")
     'PTX 8.0 has it, e.g. on sm_90.'
@@ -92,7 +92,7 @@ def shortened(text: str, limit: int = 80) -> str:
 
 
 def printed(value: object, limit: int = 80) -> str:
-    """`value` as errors show it: its repr on one short line, or what can be said where that is too much.
+    """`value` as errors show it: its repr on one short line, or a description if that is too long.
 
     >>> printed("K-major"), printed(1 << 5000)
     ("'K-major'", 'an integer of 5001 bits')
@@ -151,7 +151,7 @@ ArgumentSaid = Callable[[str, object], str]  # an argument of a call and its val
 
 
 def as_python(argument: str, value: object) -> str:
-    """How Python says an argument and its value; JSON does too.
+    """An argument and its value in Python's spelling, which is also JSON's.
 
     >>> as_python("swizzle", "128B"), as_python("stages", 4)
     ('swizzle="128B"', 'stages=4')
@@ -164,7 +164,7 @@ _ARGUMENT_SAID: ContextVar[ArgumentSaid] = ContextVar("argument_said", default=a
 
 @contextmanager
 def saying_arguments(said: ArgumentSaid) -> Iterator[None]:
-    """Inside this, sentences name arguments as `said` does: as options of a command, or as fields of a page.
+    """A context in which sentences spell arguments with `said`: as options of a command, or as fields of a page.
 
     >>> with saying_arguments(lambda argument, value: f"--{argument} {value}"):
     ...     print(filled('Use {swizzle:="128B"}.', {}))
@@ -178,7 +178,7 @@ def saying_arguments(said: ArgumentSaid) -> Iterator[None]:
 
 
 def argument_said(argument: str, value: object) -> str:
-    """An argument and its value, as whoever reads it says it: in Python unless it is said otherwise.
+    """An argument and its value in the current spelling; by default Python's.
 
     >>> argument_said("swizzle", "128B"), argument_said("cluster", (2, 1))
     ('swizzle="128B"', 'cluster=(2, 1)')
@@ -196,7 +196,7 @@ class _Slot(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A run of a template, which stands always or only where all its facts are something."""
+    """A run of a template, which is always printed, or only if none of its facts is empty."""
 
     slots: tuple[_Slot, ...]
     is_optional: bool
@@ -227,7 +227,7 @@ def fact_names(template: str) -> tuple[str, ...]:
 
 
 def _names_of(slot: _Slot) -> tuple[str, ...]:
-    """The facts that fill a slot: those of an argument's value, where it says one."""
+    """The facts that fill a slot: those of an argument's value, if it has one."""
     if slot.name is None:
         return ()
     return fact_names(slot.shown_as[1:]) if slot.shown_as.startswith("=") else (slot.name,)

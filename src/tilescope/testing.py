@@ -35,7 +35,7 @@ _ROWS_TOLD = 8
 
 
 def assert_clean(run: KernelRun, *, warnings: bool = False, allow: Sequence[str] = ()) -> None:
-    """The run finished, and no finding is an error; else an AssertionError lists what is wrong.
+    """Assert that the run finished without findings that are errors; the AssertionError lists the mistakes.
 
     With `warnings`, warnings fail too; notes never do. `allow` accepts findings that somebody has judged: a rule
     ("run-race"), or a rule at a line of the PTX text ("run-race@12") or of the source ("run-race@mm.py:12"). An entry
@@ -63,7 +63,7 @@ def assert_clean(run: KernelRun, *, warnings: bool = False, allow: Sequence[str]
 
 
 def assert_conflict_free(run: KernelRun, place: int | str | None = None) -> None:
-    """Accesses of shared memory take no more wavefronts than they must: those at `place`, or all of them.
+    """Assert that accesses of shared memory have the minimum of wavefronts: those at `place`, or all of them.
 
     `place` is a line of the PTX text (12), a source line ("mm.py:12") or a part of an instruction ("ldmatrix"). A place
     where no access of shared memory ran is refused too: the assertion would hold nothing.

@@ -11,8 +11,8 @@ from pathlib import Path
 
 
 def find_cache_folder() -> Path:
-    """The folder for tilescope's files that can be made again; ImportError without platformdirs, which knows it."""
-    from platformdirs import user_cache_path  # only where something is kept
+    """The folder for tilescope's files that can be created again; ImportError without platformdirs, which determines it."""
+    from platformdirs import user_cache_path  # only if something is cached
 
     return user_cache_path("tilescope", appauthor=False)
 

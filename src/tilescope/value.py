@@ -87,7 +87,7 @@ _Field: TypeAlias = "Field[Any]"
 Array = TypeVar("Array", bound="np.ndarray[Any, Any]")
 
 
-def hex_field(**options: Any) -> Any:  # as dataclasses.field itself: whatever the field is declared to be
+def hex_field(**options: Any) -> Any:  # like dataclasses.field, for a field of any type
     """A dataclass field of addresses or descriptor words: hexadecimal in `to_dict`."""
     return field(metadata={"hex": True}, **options)
 
@@ -305,8 +305,8 @@ class Row(Value):
         return f"{type(self).__name__}.named({self.name!r})"
 
 
-_NOTHING = ("", "-")  # what a cell of a table says of a field that is None or empty
-_PROPERTY: _Field = field()  # stands for a property: a field without marks
+_NOTHING = ("", "-")  # the cell of a table for a field that is None or empty
+_PROPERTY: _Field = field()  # marks a property: a field without marks
 
 
 def _fields(value: Any) -> tuple[_Field, ...]:
@@ -323,7 +323,7 @@ def _kind_called(kind: str) -> type[Value] | None:
 
 
 def _field_texts(value: Value, room: int) -> dict[str, str]:
-    """What stands in a table for each field that a repr shows, in about `room` characters."""
+    """The text of a table for each field that a repr shows, in about `room` characters."""
     texts: dict[str, str] = {}
     for described in _fields(value):
         if described.repr:
@@ -344,7 +344,7 @@ def _cell_text(held: object, described: _Field, room: int) -> str:
 
 
 def _is_array(value: object) -> TypeGuard[_Array]:
-    """Whether a value is an array; nobody has one who has not imported numpy."""
+    """Whether a value is an array; without an import of numpy there are none."""
     return "numpy" in sys.modules and isinstance(value, sys.modules["numpy"].ndarray)
 
 
@@ -456,7 +456,7 @@ def _same(one: object, other: object) -> bool:
 
 
 def _hashable(value: object) -> object:
-    """Equal for equal values, whatever the dtype of an array or the order of a mapping."""
+    """Equal for equal values, for any dtype of an array and any order of a mapping."""
     if _is_array(value):
         return value.shape, tuple(value.ravel()[:16].tolist())
     return frozenset(value) if isinstance(value, Mapping) else value

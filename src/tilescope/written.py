@@ -1,6 +1,6 @@
 """Numbers as people write them, for the command line and for pages.
 
-A text that is none raises ValueError with two arguments: what is wrong with it, and what to write instead.
+An invalid text raises ValueError with two arguments: the mistake, and what to write instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from tilescope.sentence import shortened
 
-LARGEST_WRITTEN_EXTENT = 1 << 32  # what a question asks about has a smaller limit of its own
+LARGEST_WRITTEN_EXTENT = 1 << 32  # inputs of a question have smaller limits
 SMEM_ADDRESS_END = 1 << 32
 C_SUFFIX = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)(?:[uU][lL]{0,2}|[lL]{1,2}[uU]?)(?![\w.])")
 # What the operators of C and Python do to integers; / is C's, and nothing negative is divided.
@@ -47,7 +47,7 @@ def number(text: str) -> int:
 
 
 def word(text: str) -> int:
-    """A word as people paste it: a number, or hexadecimal digits alone, as %016llx and %08x print them.
+    """A word as people paste it: a number, or only hexadecimal digits, as %016llx and %08x print them.
 
     >>> hex(word("4000004000010040")), hex(word("08200490")), word("64")
     ('0x4000004000010040', '0x8200490', 64)

@@ -10,7 +10,8 @@
     >>> round(1000 * h200.tflop_per_s["bfloat16"] / h200.memory_gb_per_s)  # operations in the time of one byte from memory
     173
 
-A cell is None if neither a measurement nor a datasheet fills it; plans then say what they could not weigh.
+A cell is None if neither a measurement nor a datasheet fills it; plans then report which effects they could not rank
+by.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class Card(Row):
     def peak_tflops(self, data_type: DataType, scales: str = "") -> float | None:
         """The dense peak in TFLOP/s: every tensor core busy at the highest clock.
 
-        What a datasheet says is that already; of a measured rate, the cycles of its instructions tell.
+        A datasheet's rate is that already; for a measured rate, it follows from the cycles of its instructions.
 
         >>> bf16 = DataType.named("bf16")
         >>> h200 = Card.named("H200")

@@ -1,4 +1,4 @@
-"""What datasheets and measurements say about each card, as one table of text.
+"""The rates of each card from datasheets and measurements, as one table of text.
 
     half, tf32, fp8, …    dense TFLOP/s by type, halved where a datasheet counts sparsity, with 32-bit sums
     -                     neither a datasheet nor a measurement has it
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tilescope.card.tma_rates import ROW_BYTES, GbPerS, TmaRates
 
-# Of an architecture's cards, the first stands for it.
+# The first card of an architecture is its default.
 _TABLE = """
 card          arch    sms  clock_mhz  l2_mib  memory_gb_per_s  half   tf32   fp8     mxfp8  fp6   fp4     int8    int4    b1
 H200          sm_90   132  1980       60      4559             790    494.5  1979    -      -     -       1979    -       -
@@ -45,7 +45,7 @@ _TYPES_OF_RATE = {  # the data types that a datasheet's rate is for
     "tf32": ("tfloat32", "tfloat32_ftz"),
     "half": ("float16", "bfloat16"),
     "fp8": ("e4m3", "e5m2"),
-    "mxfp8": ("mxfp8",),  # with scale factors, where those have a rate of their own
+    "mxfp8": ("mxfp8",),  # with scale factors, if those have a separate rate
     "fp6": ("e2m3", "e3m2", "16u6_align16b", "16u4_align16b"),  # elements that take a byte of shared memory
     "fp4": ("e2m1", "16u4_align8b"),
     "int8": ("int8", "uint8"),

@@ -17,7 +17,7 @@ from tilescope.rule import rule
 
 SAVED_CARD = rule(
     "saved-card",
-    "A card of the user's own has a name that the table does not have, and a file that `bench --save-card` wrote.",
+    "A saved card has a name that is not in the table, and a file that `bench --save-card` wrote.",
     argument="card",
     found="{path}: {problem}",
     limit="a file that `tilescope bench --save-card` wrote",
@@ -30,7 +30,7 @@ SAVED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,60}")
 
 
 def cards_folder() -> Path:
-    """The folder of the user's own cards; DeviceError without platformdirs, which knows it."""
+    """The folder of the user's own cards; DeviceError without platformdirs, which determines it."""
     try:
         from platformdirs import user_config_path
     except ModuleNotFoundError as error:  # in a checkout that was not installed

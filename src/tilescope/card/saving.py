@@ -30,7 +30,7 @@ def free_path(name: str) -> Path:
 
 
 def save_card(name: str, cells: Mapping[str, object]) -> Path:
-    """Write a measured card, and say where."""
+    """Write a measured card, and report the file."""
     path = free_path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(cells, indent=1) + "\n", "utf-8")
@@ -38,7 +38,7 @@ def save_card(name: str, cells: Mapping[str, object]) -> Path:
 
 
 def describe_card(name: str, known: Card, driver_name: str) -> Path:
-    """Write a card of the user's own that has the rates of one in the table, whose name the driver says."""
+    """Write a user's card with the rates of the table's card whose name the driver reports."""
     tma = known.tma
     assert tma is not None
     cells = {

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tilescope.errors import PlainData
 
-FEWEST_TIMED = 3  # kernels: fewer say nothing about others
+FEWEST_TIMED = 3  # kernels: fewer are not enough for a correction of others
 
 
 class TimedGemm(NamedTuple):
@@ -88,7 +88,7 @@ class TimedGemms:
         return cls(by_kernel, {group: _mean(alike) for group, alike in groups.items() if len(alike) >= FEWEST_TIMED})
 
     def correct(self, product: str, kernel: str, predicted_us: float, bound: str, model: str) -> Correction | None:
-        """The correction of a model's prediction; None: nothing that was timed speaks about it."""
+        """The correction of a model's prediction; None: no timed kernel applies."""
         timed = self.by_kernel.get((product, kernel))
         if timed is not None:
             return Correction(timed.us / predicted_us, 1, timed.date)

@@ -1,4 +1,4 @@
-"""How fast TMA moves tiles on a card: a few measured rates, and what they say of any box and any bytes in flight.
+"""How fast TMA moves tiles on a card: a few measured rates, from which those of any box and any outstanding bytes follow.
 
 An H200 loads boxes with rows of 128 bytes at 4559 GB/s. With one box of 64 rows in flight on each of its 132 SMs, the time
 of a copy bounds it: 8192 bytes every 0.75 us on an SM.
@@ -21,7 +21,7 @@ SECTOR_BYTES = 32  # the least that global memory delivers
 REQUEST_BYTES = 128  # the most that one request takes of a row: a cache line
 ROW_BYTES = (128, 64, 32, 16)  # widths of the box rows that were measured
 _SHARPNESS = 3  # how sharply a rate bends from one bound to the next: recorded loads follow the cube best
-_FULL_SHARE = 0.995  # a load that reaches this share of memory's rate is bound by memory alone
+_FULL_SHARE = 0.995  # a load that reaches this share of memory's rate is bound only by memory
 _TIMED_ROWS = 64  # the box whose latency was measured: 64 rows of 128 bytes
 _TIMED_BYTES = 64 * 128
 
@@ -66,7 +66,7 @@ class TmaRates(Value):
         hash=False
     )  # by L2 promotion and bytes of a box row, with enough outstanding bytes
     stores: GbPerS = field(hash=False)  # by bytes of a box row; promotion and height made no difference
-    sm_loads: GbPerS = field(hash=False)  # one SM alone, from memory or L2, by bytes of a box row
+    sm_loads: GbPerS = field(hash=False)  # one busy SM, from memory or L2, by bytes of a box row
     latency_us: float  # from issue to arrival of a box of 64 rows of 128 bytes
     issue_ns: Mapping[str, int] = field(hash=False)  # between two copies
 

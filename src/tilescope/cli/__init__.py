@@ -1,7 +1,7 @@
-"""The command line: `tilescope COMMAND …`. Most commands ask a question of questions/; the others have a module here.
+"""The command line: `tilescope COMMAND …`. Most commands are questions of questions/; the others have a module here.
 
-What a command needs is imported when the command is called, so that each pays for its own imports alone.
-Whatever goes wrong ends here, in one sentence or one line a violation, and in an exit status:
+The imports of a command happen when it is called, so that no command pays for those of others. All errors end here, in
+one sentence or one line per violation, and in an exit status:
 
     0    done
     1    the answer is no: the command returns 1, or the chip would fault (FaultError); the reasons are on stdout
@@ -33,7 +33,7 @@ from tilescope.questions.plain_argument import describe_argument
 from tilescope.questions.refusal import broken_rules, is_answer, refusal_json, refusal_text
 from tilescope.sentence import saying_arguments
 
-COMMAND_GROUPS = {  # by what people want, and what the list of commands says of each
+COMMAND_GROUPS = {  # by purpose, and the description of each in the list of commands
     "Something fails, hangs or is wrong": {
         "explain": "What an error, a symptom or a word means, and what to try first.",
         "check": "Why a tensor map is refused (INVALID_VALUE), or what it does.",
@@ -122,7 +122,7 @@ class _Commands(NamedCommands):
 
 
 def question_command(name: str) -> click.Command:
-    """The command that asks a question."""
+    """The command of a question."""
     from tilescope.cli.command import click_command
     from tilescope.cli.files import GATHERED
 
@@ -238,7 +238,7 @@ def report_error(error: BaseException, *, as_json: bool = False, is_quiet: bool 
 
 
 def _reason(error: BaseException) -> tuple[int, str]:
-    """The status of a failure, and the sentence that says why."""
+    """The exit status of a failure, and the sentence with the reason."""
     match error:
         case RuleError():
             return NOT_UNDERSTOOD, broken_rules(error)
@@ -263,7 +263,7 @@ def _reason(error: BaseException) -> tuple[int, str]:
 
 
 def _silence_stdout() -> None:
-    """Send what is still buffered nowhere, so that the interpreter does not complain at its end."""
+    """Discard buffered output, so that the interpreter does not complain at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):

@@ -137,7 +137,7 @@ def _product_options(shape: str, data_type: str, scales: str | None) -> Asked:
 def _bench_gemm(
     products: list[Asked], save: Path | None, output: Output, said: dict[str, object], how: set[str]
 ) -> int:
-    """Measure products beside cuBLAS, or all alternatives of them."""
+    """Compare products with cuBLAS, or measure all alternatives of them."""
     options = asked_by(_BENCH_INPUTS, said)
     if "tiles" in options:
         raise click.UsageError("--tiles are those of `bench plans`; `bench gemm` takes shapes.")

@@ -48,12 +48,12 @@ NARROWEST_COLUMNS = 40  # of a terminal for which drawings are laid out
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a command's answer goes, as its --quiet, --json, --svg and --out options say."""
+    """The outputs of a command, from its --quiet, --json, --svg and --out options."""
 
     as_json: bool = False
     svg_path: Path | None = None
     out_path: Path | None = None  # the bytes that a command makes: a map, an array
-    is_quiet: bool = False  # the first line alone
+    is_quiet: bool = False  # only the first line
 
     def require_one_on_stdout(self) -> None:
         """Refuse two outputs that would mix on stdout."""
@@ -76,7 +76,7 @@ class Output:
 def show(answer: Answer, output: Output, drawing: Drawing | None = None) -> int:
     """Print an answer as JSON, or its first line and what is drawn below it; give the exit status.
 
-    Its SVG is written if one was asked for. A value that view does not know brings its `drawing`.
+    Its SVG is written if requested. A value without a view provides its `drawing`.
     """
     if output.as_json or output.is_quiet:
         click.echo(answer.json() if output.as_json else quiet_text(answer.first))
@@ -104,7 +104,7 @@ def show(answer: Answer, output: Output, drawing: Drawing | None = None) -> int:
 
 
 def quiet_text(first: FirstLine) -> str:
-    """What --quiet prints: the sentence, and on a line of its own what to do where the answer is no.
+    """The output of --quiet: the sentence, and on a separate line the advice if the answer is no.
 
     >>> print(quiet_text(FirstLine("Refused: 6 dims; a map has 1 to 5.", "Merge two.")))
     Refused: 6 dims; a map has 1 to 5.
@@ -119,9 +119,9 @@ def draw_answer(answer: Answer) -> Drawing | None:
 
 
 def show_drawing(drawing: Drawing | None, output: Output, *, told_above: Iterable[str] = ()) -> None:
-    """Print a drawing, if nothing else is on stdout, and write it as SVG if that was asked for.
+    """Print a drawing, if nothing else is on stdout, and write it as SVG if requested.
 
-    What is printed leaves out the parts that were told above it.
+    The printed drawing omits the parts that were printed above it.
     """
     if drawing is None:
         return
@@ -148,7 +148,7 @@ def print_drawing(drawing: Drawing) -> None:
         return
     from rich.console import Console
 
-    console = Console(width=width, highlight=False)  # knows how many colours the terminal has
+    console = Console(width=width, highlight=False)  # detects the number of colours of the terminal
     with console.capture() as captured:
         console.print(drawing)
     click.echo(captured.get(), nl=False, color=True)
@@ -163,7 +163,7 @@ def wants_colour() -> bool:
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int], None] | None]:
-    """A function that shows (name, done, in all) as bars; None where nobody would see them."""
+    """A function that shows (name, done, in all) as bars; None if no terminal would show them."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -186,7 +186,7 @@ INPUT_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
 def click_reader(read: Reader) -> Reader:
-    """A reader for `type=` of an option: what it says of a wrong text, click says with the option's name."""
+    """A reader for `type=` of an option: click adds the option's name to its error message."""
 
     @wraps(read)
     def read_option(text: str) -> object:
@@ -210,7 +210,7 @@ def output_file(text: str) -> Path:
 
 
 def kernel_file(text: str) -> str:
-    """A file to read, behind whose name may stand the function that is meant: kernels.py:add."""
+    """A file to read, optionally followed by the name of a function: kernels.py:add."""
     file, _, function = text.rpartition(":")
     if function.isidentifier() and Path(file).is_file():
         return text
@@ -235,7 +235,7 @@ def is_file(name: str) -> bool:
 
 
 def one_of(choices: Iterable[str]) -> Reader:
-    """A reader of one of several names; of another one it says which was meant.
+    """A reader of one of several names; the error for an unknown name suggests a similar one.
 
     >>> one_of(["cute", "triton"])("triton")
     'triton'
@@ -272,10 +272,9 @@ class _ShapeCommand(ManualCommand):
 
 
 def click_command(question: Question, gather: Gather | None) -> click.Command:
-    """The command that asks a question: its inputs as arguments and options, and --quiet, --json, --svg FILE, --out FILE.
+    """The command of a question: its inputs as arguments and options, and --quiet, --json, --svg FILE, --out FILE.
 
-    What the command line leaves out is not passed on: the library has its defaults. `gather` reads the files that
-    were named.
+    Omitted options are not passed on: the library has their defaults. `gather` reads the files that were named.
     """
 
     def ask(
@@ -332,14 +331,14 @@ def show_all(question: Question, asked: Asked, answer: Answer, output: Output) -
 
 
 def write_files(files: Iterable[MadeFile]) -> None:
-    """Write the files that an answer brings, and make their folders."""
+    """Write the files of an answer, and create their folders."""
     for name, file in files:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         write_to(Path(name), file.content, file.note)
 
 
 def asked_by(inputs: Iterable[Input], said: Mapping[str, object]) -> Asked:
-    """What a command line says, in its order: click has None, False or () for what it does not say."""
+    """The values of a command line, in order: click has None, False or () for omitted ones."""
     may_repeat = {row.name: row.is_many for row in inputs}
     values: dict[str, object] = {}
     for name, value in said.items():

@@ -1,7 +1,6 @@
-"""The files that command lines name, read for the questions that ask about them.
+"""The files that command lines name, read for the questions that use them.
 
-A question knows no files: a command gives it what they hold, by a name of its own. The map that SOURCE gives is
-`source`.
+A question does not open files: a command passes it their contents, with a name. The map in SOURCE is `source`.
 """
 
 from __future__ import annotations
@@ -95,9 +94,9 @@ def with_two_maps(asked: Asked, _: Output) -> Asked:
 
 
 def with_word_or_map(asked: Asked, _: Output) -> Asked:
-    """One number, several, or a map in bytes or words; what is none of them is told of all.
+    """One number, several, or a map in bytes or words; the error for anything else mentions all of them.
 
-    A number may stand in what a debugger prints: "$1 = 0x4000004000010040".
+    A number may be in the output of a debugger: "$1 = 0x4000004000010040".
     """
     from tilescope.cli.map_source import read_source
     from tilescope.mma.readings import pasted_word
@@ -191,11 +190,11 @@ def with_kernel_file(asked: Asked, _: Output) -> Asked:
 
 
 def with_pasted_words(asked: Asked, _: Output) -> Asked:
-    """What a file or stdin holds, where its name or - stands for the words; of a kernel, the command that runs it."""
+    """The contents of a file or stdin, if its name or - replaces the words; for a kernel, the command that runs it."""
     words: tuple[str, ...] = asked.get("topic", ())
     if len(words) != 1 or not (words[0] == STDIN or _is_named_file(words[0])):
         return asked
-    from tilescope.cli.map_source import read_input  # reads maps too: most questions are asked without
+    from tilescope.cli.map_source import read_input  # imports the readers of maps: most questions do not need them
 
     name = words[0]
     pasted = read_input(name).decode("utf-8", errors="replace").strip()
@@ -218,7 +217,7 @@ def _is_named_file(word: str) -> bool:
 def with_kernel(asked: Asked, output: Output) -> Asked:
     """The text of a kernel, or the kernel that is compiled; the launch file, and how arrays are read; or a Python program.
 
-    What a launch file names lies beside it, or inside it where it is an archive.
+    Paths in a launch file are relative to its folder, or to the archive that contains it.
     """
     from tilescope.questions.program_questions import names_program
 
@@ -285,7 +284,7 @@ def _require_one_source(asked: Asked) -> None:
 
 
 def _with_launch_beside(asked: Asked) -> Asked:
-    """The launch file beside FILE.cu, as `--emit cuda -o FILE.cu` writes it, where neither a launch file nor arguments are given."""
+    """The launch file that `--emit cuda -o FILE.cu` writes, if neither a launch file nor arguments are passed."""
     from tilescope.machine.launch.launch_file import LAUNCH_SUFFIX
 
     if "cuda" not in asked or any(name in asked for name in ("launch", "args", "template")):
@@ -300,7 +299,7 @@ def _show_recording(steps: int) -> None:
 
 
 def with_launch(asked: Asked) -> Asked:
-    """What the launch file says, and how the arrays that it names are read."""
+    """The contents of the launch file, and a reader for the arrays that it names."""
     from tilescope.cli.map_source import read_input
     from tilescope.machine.launch.launch_archive import is_archive, read_archive
     from tilescope.machine.launch.launch_file import read_launch
@@ -359,7 +358,7 @@ def with_compiled(asked: Asked) -> Asked:
 
 
 def _describe_launch_beside(name: str, launch: LaunchDescription) -> str:
-    """The launch file that was found beside a program, and the blocks that it runs unless they are all of the grid.
+    """The launch file that was found for a program, and the blocks that it runs unless they are all of the grid.
 
     >>> from tilescope.machine.launch.launch_description import LaunchDescription
     >>> _describe_launch_beside("gemm.launch.toml", LaunchDescription(grid=(132,), blocks=((0,),)))
@@ -371,7 +370,7 @@ def _describe_launch_beside(name: str, launch: LaunchDescription) -> str:
 
 
 def _signature(asked: Asked) -> str:
-    """The types of a Triton kernel's parameters: as said, or those of the arguments."""
+    """The types of a Triton kernel's parameters: as passed, or those of the arguments."""
     from tilescope.machine.launch.argument_text import parse_arguments
     from tilescope.machine.launch.triton_signature import infer_signature
 
@@ -396,7 +395,7 @@ def read_array_beside(folder: Path, name: str) -> Array:
 
 
 def read_source_beside(folders: tuple[Path, ...], name: str) -> str | None:
-    """The text of the file that a kernel was compiled from, if it lies here or in one of the folders."""
+    """The text of the file that a kernel was compiled from, if it is here or in one of the folders."""
     from tilescope.tensor_map.text.pasted_source import WHOLE_BYTES
 
     for folder in (Path(), *folders):
@@ -409,7 +408,7 @@ def read_source_beside(folders: tuple[Path, ...], name: str) -> str | None:
     return None
 
 
-GATHERED: dict[str, Gather] = {  # by the question that asks about them
+GATHERED: dict[str, Gather] = {  # by the question that uses them
     "explain": with_pasted_words,
     "check": with_map_or_log,
     "mma check": with_map,

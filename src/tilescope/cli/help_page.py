@@ -1,7 +1,7 @@
-"""The --help of a command as it was made before: whoever asks for it waits for no table and no machine to be loaded.
+"""The stored --help of a command: printing it loads neither tables nor the emulator.
 
-help/mma tmem.txt is what `tilescope mma tmem --help` says on a terminal of 80 columns or more. The pages are made of the
-commands themselves by tests/reference_pages.py, and a test compares them.
+help/mma tmem.txt is the output of `tilescope mma tmem --help` on a terminal of 80 columns or more.
+tests/reference_pages.py generates the pages from the commands, and a test compares them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ PAGE_COLUMNS = 80  # wider terminals get the same page
 
 
 def help_page(arguments: Sequence[str]) -> str | None:
-    """The page that a command line asks for; None where it asks for something else, or the terminal is narrow.
+    """The stored page for a command line; None if it is not a request for help, or the terminal is narrow.
 
     >>> help_page(["swizzle", "--help"]).splitlines()[0]
     'Usage: tilescope swizzle [OPTIONS] MODE'

@@ -39,7 +39,7 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manual:
-    """What --help says below the options of a command."""
+    """The text of --help below the options of a command."""
 
     examples: tuple[Example, ...] = ()
     no: str = _USUAL_NO  # when the exit status is 1
@@ -67,7 +67,7 @@ class Manual:
 @cache
 def manuals() -> Mapping[str, Manual]:
     """Every command's manual, by the words of the command."""
-    import tomllib  # late: only --help asks for it
+    import tomllib  # late: only --help needs it
 
     table = tomllib.loads(files("tilescope.cli").joinpath("manual.toml").read_text("utf-8"))
     return {words: _manual(row) for words, row in table.items()}
@@ -86,7 +86,7 @@ def _manual(row: dict[str, Any]) -> Manual:
 
 
 class ManualCommand(click.Command):
-    """A command whose --help is a page of the manual; it refuses an option that is said twice, unless it may be repeated."""
+    """A command whose --help is a page of the manual; it refuses a repeated option, unless it may be repeated."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words of a command line; refuse what click would misread or pass over."""
@@ -112,7 +112,7 @@ class ManualCommand(click.Command):
                 raise click.UsageError(f"{parameter.opts[0]} is given {often}; it takes one value.", ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Options below headings: those of the manual, then the others, then what says how the answer is shown."""
+        """Options below headings: those of the manual, then the others, then the output options."""
         write_options(self.get_params(ctx), ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -153,7 +153,7 @@ def write_options(parameters: Iterable[click.Parameter], ctx: click.Context, for
 
 
 def write_manual(manual: Manual, formatter: click.HelpFormatter) -> None:
-    """Write what stands below the options."""
+    """Write the text below the options."""
     with formatter.section("Examples"):
         for example in manual.examples:
             for line in example.run.splitlines():

@@ -35,7 +35,7 @@ _NAME = re.compile(r"[^\n]*(?:[/\\~]|\.\w|[g-wyzG-WYZ])[^\n]*")  # more than hex
 _PASSING = 'ts.cli.map_source.read_source(("00" * 128,))'
 INPUT_FILE = rule(
     "input-file",
-    "A SOURCE is the name of one file or pipe, - for stdin, or a tensor map as text.",
+    "A SOURCE is the name of one file or pipe, - for stdin, or the text of a tensor map.",
     argument="source",
     found="no such file: {name}",
     limit="SOURCE is one file, - for stdin, or a map as text",
@@ -56,7 +56,7 @@ SEVERAL_SOURCES = INPUT_FILE.worded(found="{sources} sources", fix="Use one of t
 DIRECTORY = INPUT_FILE.worded(found="{name} is a directory", fix="Use a file, such as {name}/map.json.")
 INPUT_EMPTY = rule(
     "input-empty",
-    "A file or stdin that is to give a tensor map is not empty.",
+    "A file or stdin that contains a tensor map is not empty.",
     argument="source",
     found="{name} is empty",
     limit="it has to hold a tensor map: 128 bytes, words, JSON or a dump of arguments",
@@ -68,7 +68,7 @@ INPUT_EMPTY = rule(
 EMPTY_LINE = INPUT_EMPTY.worded(found="line {line} of {name} is empty")
 INPUT_SIZE = rule(
     "input-size",
-    "A map's file is at most 1 MiB, and so is a line of a log; a log may have any number of lines.",
+    "A map's file and each line of a log have at most 1 MiB; a log may have any number of lines.",
     argument="{name}",
     found="more than {MiB} MiB",
     limit="at most {MiB} MiB are read, and of a log any number of lines",
@@ -80,7 +80,7 @@ INPUT_SIZE = rule(
 
 
 class NamedFile(NamedTuple):
-    """A file ("-" is stdin), and the line of it that is asked for, as maps.jsonl:3 does."""
+    """A file ("-" is stdin), and the requested line of it, as in maps.jsonl:3."""
 
     name: str
     line: int | None
@@ -89,7 +89,7 @@ class NamedFile(NamedTuple):
 def read_source(words: tuple[str, ...], *, as_json: bool = False, takes_options: bool = True) -> MapSource:
     """The map that the words name (a file, "-" for stdin) or show (hex, words, JSON, a dump).
 
-    `takes_options`: whether the command could be given the map as options instead, which a refusal then says.
+    `takes_options`: whether the map could also be passed as options, which the error then mentions.
     """
     named = _named_file(words[0]) if len(words) == 1 else None
     if named is not None:
@@ -158,7 +158,7 @@ def _too_large(source: str, most_bytes: int) -> RuleError:
 
 
 def _refuse_shape_and_type(words: tuple[str, ...]) -> None:
-    """Refuse `4096x1000 bf16`, as plan and gemm take it, with the options that say the same of a map."""
+    """Refuse `4096x1000 bf16`, the form of plan and gemm, and suggest the equivalent options of a map."""
     shapes = [word for word in words if _SHAPE.fullmatch(word)]
     types = [word for word in words if word not in shapes and DataType.knows(word)]
     if len(shapes) > 1 or len(types) > 1 or len(shapes) + len(types) < len(words):

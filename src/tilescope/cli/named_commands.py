@@ -1,4 +1,4 @@
-"""A group of commands that says which ones there are: `tilescope`, and `tilescope mma`."""
+"""A group of commands with a list of them: `tilescope`, and `tilescope mma`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command that may run a Python program: what stands behind `--`, or behind `-m MODULE`, is the program's."""
+"""A command that may run a Python program: the words after `--`, or after `-m MODULE`, are the program's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ProgramCommand(ManualCommand):
     """`run program.py -- --steps 2` and `run -m pytest tests -k softmax`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words up to the program's own, which nobody but the program reads."""
+        """Parse the words up to the program's own, which are passed to the program."""
         words, passed = split_program_arguments(args)
         rest = super().parse_args(ctx, words)
         ctx.params[PROGRAM_ARGUMENTS] = (*ctx.params.get(PROGRAM_ARGUMENTS, ()), *passed)

@@ -1,7 +1,7 @@
 """The text of `tilescope --version`: the version, and the commit if it is known.
 
-A checkout knows its commit from .git, a package that pip installed from a repository from its record (PEP 610). A wheel from an
-index has no commit; its version says enough.
+A checkout has its commit in .git, a package that pip installed from a repository in its record (PEP 610). A wheel from
+an index has no commit; its version is enough.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def watch(
 
 
 def _read_recording(said: str, path: Path | None, limit_mb: int | None) -> Recording:
-    """The launch that --record asks for: a part of a name, and behind a colon which of its launches."""
+    """The launch for --record: a part of a name, and after a colon the number of its launch."""
     from tilescope.gpu.watch.watch_recording import DEFAULT_MOST_BYTES, Recording, default_path
 
     kernel, colon, number = said.rpartition(":")

@@ -1,7 +1,7 @@
 """Attention forward as a whole program for Hopper: the arithmetic that fills the gaps of a kernel's plan.
 
-A producer warp loads Q, K and V; two or three warpgroups have 64 queries each. The plan decides where tiles and barriers lie, how
-many stages K and V have, and how many registers a role gets; the template says what is computed.
+A producer warp loads Q, K and V; two or three warpgroups have 64 queries each. The plan determines the addresses of
+tiles and barriers, the stages of K and V, and the registers of each role. The template has the computation.
 """
 
 from __future__ import annotations

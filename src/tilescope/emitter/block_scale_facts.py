@@ -19,7 +19,7 @@ _MOST_REGISTERS = 136  # of sums and scales, both twice, if the next step's are 
 
 
 def block_scale_facts(gemm: GemmPlan, groups: int, blocks: int) -> BlockScaleFacts | None:
-    """What the kernel knows of its scales; None: it has none. A warpgroup of `groups` has `blocks` of 64 rows."""
+    """The kernel's facts about its scales; None: it has none. A warpgroup of `groups` has `blocks` of 64 rows."""
     if not gemm.block_scales:
         return None
     _, n, k = gemm.shape

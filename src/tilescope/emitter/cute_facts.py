@@ -1,4 +1,4 @@
-"""What the template of the CuTe text is told of a tile: layout, atom, copy and reader as types of CuTe.
+"""The facts of a tile for the template of the CuTe text: layout, atom, copy and reader as types of CuTe.
 
 plan((64, 64), "bf16") for wgmma     GMMA::Layout_K_SW128_Atom<Element>
                                      MMA_Atom<SM90_64x64x16_F32BF16BF16_SS<GMMA::Major::K, GMMA::Major::K>>
@@ -39,7 +39,7 @@ ELEMENT_NOT_IN_CUTE = EMIT.worded(
 
 
 def cute_facts(plan: Plan, program: TileProgram) -> Facts:
-    """What the CuTe text says: layout, atom, copy and reader as types, with some of its addresses asserted."""
+    """The facts of the CuTe text: layout, atom, copy and reader as types, with some of its addresses asserted."""
     problem = plan.problem
     layout = plan.layout
     element = _ELEMENT.get(problem.data_type.ptx)
@@ -90,7 +90,7 @@ def _store(stmatrix_count: int, *, transposed: bool) -> str:
 
 
 def _wgmma(plan: Plan, reader: WgmmaReader) -> str:
-    """The instruction with both operands in shared memory; of 16 bits, it says how each of them lies."""
+    """The instruction with both operands in shared memory; for 16 bits, with the majorness of each."""
     data_type = plan.problem.data_type
     is_b = reader.consumer == "wgmma_b"
     ptx = data_type.ptx.upper()

@@ -1,6 +1,6 @@
 """Device functions that a planned kernel calls: barriers, ranks of a cluster, bulk copies, tensor memory.
 
-GROUP stands for the blocks that a product of tensor memory works for: 1, or 2 in a pair.
+GROUP is the number of blocks that compute a product in tensor memory: 1, or 2 in a pair.
 """
 
 HELPERS = r"""

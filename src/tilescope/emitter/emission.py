@@ -89,7 +89,7 @@ def emit(plan: Plan | GemmPlan | KernelPlan, target: Target) -> str:
 
 
 def emit_file(plan: Plan | GemmPlan | KernelPlan, target: Target, file: str) -> str:
-    """The source text for a file of this name, which the line that builds a program says; "": tile.cu or gemm.cu.
+    """The source text for a file of this name, which the build command contains; "": tile.cu or gemm.cu.
 
     >>> from tilescope.planner import plan
     >>> source = emit_file(plan((128, 64), "bf16").best, "cuda", "loads.cu")
@@ -129,7 +129,7 @@ def emit_file(plan: Plan | GemmPlan | KernelPlan, target: Target, file: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A whole program: its templates and what they are told."""
+    """A whole program: its templates and their facts."""
 
     kernel: str  # NAME.cu.jinja
     script: str  # NAME.py.jinja
@@ -181,7 +181,7 @@ def unemitted_targets(gemm: GemmPlan) -> dict[Target, Violation]:
 
 
 def _header_program(gemm: GemmPlan) -> GemmProgram:
-    """The facts of a header: alpha and beta are arguments, whatever else is fused."""
+    """The facts of a header: alpha and beta are arguments in every epilogue."""
     if gemm.product.consumer != "wgmma":
         raise HEADER_WITHOUT_TMA.error(consumer=gemm.product.consumer)
     callable_plan = gemm

@@ -1,4 +1,4 @@
-"""What the templates of a GEMM's program are told: its product, who multiplies, its epilogue and its roles."""
+"""The facts for the templates of a GEMM's program: its product, who multiplies, its epilogue and its roles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilescope.planner.problem import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmOperand:
-    """A matrix of the product: its plan, where it lies in shared memory, and how it is copied and read."""
+    """A matrix of the product: its plan, its place in shared memory, and how it is copied and read."""
 
     name: str
     plan: Plan
@@ -155,7 +155,7 @@ class ScaleFacts:
     format: str
     block: int  # elements of k under one scale
     qualifier: str  # of tcgen05.mma
-    instructions: list[str]  # a word for every instruction along k: it says with which scale of a word it begins
+    instructions: list[str]  # a word for every instruction along k: it selects the byte of the scale word
     one: str  # the bits of scales 1 and 2
     two: str
     has_global: bool  # whether C is scaled by one number, too
@@ -172,12 +172,12 @@ class ScaleFacts:
 
 @dataclass(frozen=True, slots=True)
 class TmemLoad:
-    """How tcgen05.ld brings a slice of the sums to the registers of a thread."""
+    """How tcgen05.ld loads a slice of the accumulators to the registers of a thread."""
 
     shape: str  # 16x256b: as mma's D fragment; 32x32b: one row a thread
     pieces: int  # in which a thread has its rows
     repeats: int  # of the shape in one instruction
-    columns: int  # that one instruction brings
+    columns: int  # that one instruction loads
     registers: int  # of one instruction
 
 
@@ -192,7 +192,7 @@ class EpilogueFacts:
     first_row: str
     first_column: str
     c_first: str = ""  # of C: the column of a slice's first sums, of swapped operands the row
-    finish_declarations: str = ""  # what the epilogue takes beside the sums, behind m and n
+    finish_declarations: str = ""  # other parameters of the epilogue, after m and n
     finish_arguments: str = ""
     fetches: bool = False  # whether what is added is fetched for several columns at once
     fetches_ahead: bool = False  # and one slice ahead

@@ -1,4 +1,4 @@
-"""What a GEMM's kernel takes beside its matrices: in the order of its parameters, with what the program's own launch gives them.
+"""The parameters of a GEMM's kernel besides its matrices, in order, with the arguments of the program's launch.
 
 a_map, b_map, c_map │ partial, arrived │ m_rows │ global_scale │ a_scales, b_scales │ experts │ alpha, bias,
 residual (or its map), beta

@@ -56,7 +56,7 @@ from tilescope.sentence import by
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 _SOME_ROWS = 128  # of A, so that every stride is one that a map takes
-_SUMS_BESIDE_RESIDUAL = 96  # of a thread, if a bias comes ahead beside what is read of a staged residual
+_SUMS_BESIDE_RESIDUAL = 96  # of a thread, if a bias is loaded ahead in addition to a staged residual
 _FINISHING = ("m_rows", "alpha", "bias", "residual", "beta")
 
 SUMS_NOT_CONVERTED = EMIT.worded(
@@ -115,7 +115,7 @@ def _conversion(gemm: GemmPlan, row: Multiplied) -> str:
 
 
 def _of_a_pair(gemm: GemmPlan) -> str:
-    """Whose the tile is, where two blocks compute it."""
+    """The owner of the tile, if two blocks compute it."""
     return " of a pair of blocks" if gemm.schedule.cta_group == 2 else ""
 
 
@@ -370,10 +370,10 @@ def _epilogue(gemm: GemmPlan, work: WgmmaWork | MmaWork | Tcgen05Work) -> Epilog
 
 
 def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> EpilogueFacts:
-    """The epilogue with what it takes beside the sums.
+    """The epilogue with its other operands.
 
-    Of tiles that are not swapped, a bias comes one slice ahead. What takes more registers than there are beside all sums, a
-    residual or the bias of gates, comes in halves of a slice when they are needed.
+    If tiles are not swapped, a bias is loaded one slice ahead. Operands that need more registers than are free, a
+    residual or the bias of gates, are loaded in halves of a slice when they are needed.
     """
     staged = ("residual", "beta") if gemm.stages_residual else ()  # which the epilogue adds where it stores
     finishing_names = [name for name in _FINISHING if name not in staged]
@@ -401,8 +401,8 @@ def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> Epilog
 
 
 def _c_buffer(gemm: GemmPlan, slices: int) -> str:
-    """What is added to C_OFFSET: which of two buffers a slice takes."""
-    # A warpgroup with a tile of its own has its own buffers.
+    """The addition to C_OFFSET that selects one of two buffers for a slice."""
+    # A warpgroup that computes whole tiles has its own buffers.
     group_offset = f"instance * {gemm.c_buffers} + " if gemm.schedule.ping_pong else ""
     if gemm.c_buffers == 1:
         return " + instance * C_BYTES" if group_offset else ""

@@ -18,7 +18,7 @@ from tilescope.planner.gemm_schedule import Schedule
 def gemm_roles(
     gemm: GemmPlan, product: ProductFacts, c: GemmOperand, work: WgmmaWork | MmaWork, epilogue: EpilogueFacts
 ) -> RolesFacts:
-    """What the producer and the consumers do, as the GEMM's pipeline says."""
+    """The code of the producer and the consumers, from the GEMM's pipeline."""
     schedule = gemm.schedule
     tile = [*_tile_number(schedule), *product.tile_lines]
     first_k = "k_tile * TILE_K"
@@ -112,7 +112,7 @@ def gemm_roles(
 
 
 def part_loads(pipeline: Pipeline, operand: GemmOperand, barrier: str, parts: int) -> list[str]:
-    """The copies of a stage of A or B; of one that blocks share, this block's part to all of them, as the pipeline's mask says."""
+    """The copies of a stage of A or B; for a shared stage, this block's part to all blocks of the pipeline's mask."""
     name = operand.name
     if parts == 1:
         return copy_lines(f"tma_load({name}{{}}, &{name}_map, {barrier} + 8 * slot, {{}});", operand.copies)
@@ -130,7 +130,7 @@ def part_loads(pipeline: Pipeline, operand: GemmOperand, barrier: str, parts: in
 def _residual_lines(
     gemm: GemmPlan, pipeline: Pipeline, c: GemmOperand, epilogue: EpilogueFacts
 ) -> dict[str, list[str]]:
-    """One copy brings a slice of the residual for all warpgroups, whose parts of it the pipeline tells apart."""
+    """One copy loads a slice of the residual for all warpgroups, whose parts the pipeline distinguishes."""
     if not gemm.stages_residual:
         return {}
     barrier = "residual_full + 8 * instance" if gemm.schedule.ping_pong else "residual_full"
@@ -228,7 +228,7 @@ def first_of_slice(gemm: GemmPlan, slices: int) -> str:
 
 
 def stored_at(gemm: GemmPlan, epilogue: EpilogueFacts) -> str:
-    """Where a slice of the sums lies in C."""
+    """The position of a slice of the sums in C."""
     column = first_of_slice(gemm, epilogue.slices)
     if gemm.schedule.swapped:
         halved = " / 2" if gemm.fused.is_gated else ""

@@ -1,4 +1,4 @@
-"""What the template of the Gluon text is told of a tile, and which tiles Gluon cannot write.
+"""The facts of a tile for the template of the Gluon text, and the tiles that Gluon cannot express.
 
     plan((64, 64), "bf16")     NVMMASharedLayout(swizzle_byte_width=128, …), block (64, 64)
 
@@ -46,7 +46,7 @@ SWIZZLE_NOT_IN_GLUON = EMIT.worded(
 
 
 def gluon_facts(plan: Plan) -> Facts:
-    """What the Gluon text says: the shared layout, the tensor descriptor and a kernel that uses both."""
+    """The facts of the Gluon text: the shared layout, the tensor descriptor and a kernel that uses both."""
     problem = plan.problem
     layout = plan.layout
     rows, columns = layout.as_rows().shape

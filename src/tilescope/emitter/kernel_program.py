@@ -5,7 +5,7 @@
     kernel                 a branch for each role; waits, arrivals, copies and fences are those of the proven pipeline
     gap_consumer_3         what step 3 of the consumer computes: empty, until somebody writes it
 
-A known kernel may bring the bodies of its gaps: `kernel_source(plan, bodies)`.
+A known kernel may provide the bodies of its gaps: `kernel_source(plan, bodies)`.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _Writer:
         )
 
     def _declare_shared(self) -> str:
-        """Shared memory: every tile at its own offset, those that lie over each other in the same bytes."""
+        """Shared memory: the offset of every tile; overlaid tiles use the same bytes."""
         plan = self.plan
         alignment = max([tile.alignment_bytes for tile in plan.tiles] + [8])
         lines = [f"union alignas({alignment}) Shared {{", f"{INDENT}unsigned char all[{plan.smem_bytes}];"]

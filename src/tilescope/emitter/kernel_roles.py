@@ -1,7 +1,7 @@
 """The C of a kernel's roles: the synchronization of its pipeline, and calls of the arithmetic in the same places.
 
-The pipeline's steps name the kernel's step that they belong to. A wait becomes `mbarrier_wait`, an expectation the copies that bring
-its bytes, and the first action of a kernel's step is preceded by the call of its gap function.
+The pipeline's steps name the kernel's step to which they belong. A wait becomes `mbarrier_wait`, an expectation the
+copies of its bytes, and the first action of a kernel's step is preceded by the call of its gap function.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FIXED = {"commit": _COMMIT, "wait_group": _WAIT_GROUP, "fence": _FENCE}
 def role_lines(plan: KernelPlan, role: Role) -> list[str]:
     """The steps of a role: the synchronization of the pipeline, and its arithmetic in the same places.
 
-    A role that copies and issues products alone is one thread's work. Other threads would wait without arriving, and
+    If a role only copies and issues products, one thread does all of it. Other threads would wait without arriving, and
     could miss a phase.
     """
     writer = _RoleWriter(plan, role.name)
@@ -65,7 +65,7 @@ class _RoleWriter:
         self.called: set[int] = set()
 
     def is_of_one_thread(self, steps: Sequence[Step | Loop]) -> bool:
-        """Whether one thread does all steps: copies and products of tcgen05, without a meeting of warps."""
+        """Whether one thread does all steps: copies and products of tcgen05, without a synchronization of warps."""
         operations = [step.operation for step in self.kernel.steps if step.role == self.role.name]
         is_alone = bool(operations) and all(operation in ("load", "store", "tcgen05.mma") for operation in operations)
         return is_alone and not any(_has_meeting(step) for step in steps)
@@ -141,7 +141,7 @@ class _RoleWriter:
         return []
 
     def _load(self, step: Step, place: int) -> list[str]:
-        """The bytes that are expected, and the copies that bring them."""
+        """The expected bytes, and the copies that load them."""
         barrier, stage = reference("expect", step.target)
         ring = self._ring_of(barrier)
         arrives = step.arguments.get("arrive", True)
@@ -245,7 +245,7 @@ class _RoleWriter:
 
 
 def _has_meeting(step: Step | Loop) -> bool:
-    """Whether warps meet in a step, or inside a loop."""
+    """Whether warps synchronize in a step, or inside a loop."""
     return any(_has_meeting(inner) for inner in step.steps) if isinstance(step, Loop) else step.op == "sync"
 
 

@@ -1,8 +1,8 @@
 """The launch of an emitted program as a launch file describes it, so that `tilescope run gemm.cu` needs no options.
 
-It is the launch of the program's own host half: grid, block, shared memory, arrays of the program's own shape, and its tensor
-maps. The arrays hold random numbers. A product too large to emulate is not made smaller: the launch says that one cluster of its
-grid runs.
+It is the launch of the program's host code: grid, block, shared memory, arrays of the program's shape, and its tensor
+maps. The arrays hold random numbers. A product that is too large to emulate is not made smaller: the launch then has
+only one cluster of the grid.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _describe_gemm(gemm: GemmPlan) -> LaunchDescription:
         ]
     for parameter in gemm_parameters(gemm):
         described = _describe_parameter(parameter)
-        if parameter.by_map:  # it lies as C does
+        if parameter.by_map:  # it is stored like C
             shape = _stored_c(gemm)
             described = _describe_map(parameter.given, gemm.output_type, shape, gemm_map(gemm, "c"), parameter.fill)
         arguments.append(described)

@@ -1,4 +1,4 @@
-"""What the template of the PTX text is told of a tile: the instructions of one copy and of one consumer step.
+"""The facts of a tile for the template of the PTX text: the instructions of one copy and of one consumer step.
 
 copies of a box at offset 8192, at column 64 of the tile     add.u32 %a, %base, 8192;
                                                              add.u32 %n, %first_k, 64;
@@ -23,7 +23,7 @@ _DEFAULT_VERSION = "8.6"
 
 
 def ptx_facts(plan: Plan, program: TileProgram) -> Facts:
-    """What the PTX text says beside the facts of the program: the instructions of one copy and one consumer step."""
+    """Facts that only the PTX text needs: the instructions of one copy and one consumer step."""
     problem = plan.problem
     reader = program.reader
     strided, contiguous = oriented(problem.major, "mn", "k")

@@ -1,4 +1,4 @@
-"""A pipeline's steps as CUDA C++: the kernel does what `ts.plan_pipeline` says, in its order and with its numbers.
+"""A pipeline's steps as CUDA C++: the kernel executes the steps of `ts.plan_pipeline` in its order and with its numbers.
 
     {wait = "full[i % STAGES]", parity = "i / STAGES % 2"}     const int slot = i % STAGES;
     {release = "empty[i % STAGES]", count = 4}          ──▶    mbarrier_wait(full + 8 * slot, i / STAGES % 2);
@@ -43,7 +43,7 @@ _FENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the program says for steps of a role: lines by "op name", and how its loops open."""
+    """The text of a program for the steps of a role: lines by "op name", and how its loops open."""
 
     lines: dict[str, list[str]]  # "copy a", "multiply", "write", "store": the lines of that step
     opening: dict[str, list[str]] = field(default_factory=dict)  # loop counter: declarations behind `slot`
@@ -51,7 +51,7 @@ class Work:
     unrolled: tuple[str, ...] = ()  # counters of loops that index registers
     doubled: tuple[str, ...] = ()  # of loops that hand registers on to the next turn: two turns at a time need no moves
     closing: dict[str, list[str]] = field(default_factory=dict)  # loop counter: lines behind the loop
-    inside: tuple[str, ...] = ()  # groups whose steps stand in a function of the program
+    inside: tuple[str, ...] = ()  # groups whose steps are in a function of the program
 
 
 def role_named(pipeline: Pipeline, name: str) -> Role:
@@ -60,14 +60,14 @@ def role_named(pipeline: Pipeline, name: str) -> Role:
 
 
 def role_text(pipeline: Pipeline, name: str, work: Work, indent: int) -> str:
-    """What a role does behind the meeting of the block, as lines of C; #pragma stays at the margin."""
+    """A role's steps after the block has synchronized, as lines of C; #pragma stays at the margin."""
     role = role_named(pipeline, name)
     lines = _Printer(role, work).block(role.steps[_behind_meeting(role) :], "")
     return "\n".join(indented(lines, indent))
 
 
 def _behind_meeting(role: Role) -> int:
-    """The place of the step behind the one at which the block, or the cluster, first meets."""
+    """The index of the step after the first synchronization of the block, or the cluster."""
     syncs = (
         place for place, step in enumerate(role.steps, 1) if isinstance(step, Step) and step.op in ("sync", "cluster")
     )
@@ -224,7 +224,7 @@ class _Printer:
 
 
 def _write_barrier(bar: object, threads: Written | None) -> str:
-    """The call by which threads meet: all of the block, or those of a barrier, whose number may differ between warpgroups.
+    """The call that synchronizes threads: all of the block, or those of a barrier, whose number may differ between warpgroups.
 
     >>> _write_barrier(1, 128), _write_barrier("1 + instance", 128), _write_barrier(0, None)
     ('bar_sync<1, 128>()', 'bar_sync_at<128>(1 + instance)', '__syncthreads()')

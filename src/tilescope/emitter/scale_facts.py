@@ -47,7 +47,7 @@ def _shift(gemm: GemmPlan) -> str:
 
 
 def _qualifier(gemm: GemmPlan, scales: ScaleFormat) -> str:
-    """How an instruction spells the size of a block: family targets take tcgen05's .block16 and .block32 alone."""
+    """How an instruction spells the size of a block: family targets support only tcgen05's .block16 and .block32."""
     if gemm.product.in_tensor_memory:
         return f"block_scale.block{scales.block}"
     return f"block_scale.scale_vec::{scales.qualifier.split()[0]}"
@@ -84,7 +84,7 @@ def scale_loads(
     if scales is None:
         return {}
     first = {"m": "m / 128", "n": "n / 128"}
-    if in_pairs:  # each block brings half of either operand, but all scale factors of the columns
+    if in_pairs:  # each block loads half of either operand, but all scale factors of the columns
         letter = "m" if swapped else "n"
         first[letter] = f"({letter} - rank % 2 * (TILE_{letter.upper()} / 2)) / 128"
     return {

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 Facts = dict[str, object]  # by the names that templates use
 EMIT = rule(
     "emit",
-    "Programs are emitted for wgmma, ldmatrix and threads, of GEMMs for tcgen05 too, and for types that these multiply or move.",
+    "Programs can be emitted for wgmma, ldmatrix and threads, GEMMs also for tcgen05, with types that these multiply "
+    "or copy.",
     argument="consumer",
     found="consumer = {consumer}",
     limit="programs of one tile are emitted for wgmma, ldmatrix and threads",
@@ -48,7 +49,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("tilescope.emitter"),
         undefined=StrictUndefined,
-        block_start_string="<%",  # {% would meet the registers of inline assembly
+        block_start_string="<%",  # {% would collide with the registers of inline assembly
         block_end_string="%>",
         variable_start_string="${",
         variable_end_string="}",
@@ -102,7 +103,7 @@ class _PrettyPrinter(Protocol):
 
 
 def told(*parts: DataclassInstance) -> Facts:
-    """What records say, by the names of their fields: these are the names that templates use."""
+    """The values of records by the names of their fields, which templates use."""
     return {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
 
 
@@ -206,7 +207,7 @@ _ROWS = (
     Multiplied("u8", accumulator="s32", one="1", exponent_bits=0, mantissa_bits=0, sample="h", integer="unsigned char"),
 )
 MULTIPLIED = {row.name: row for row in _ROWS}
-SCALED_E2M1 = Multiplied(  # two to a byte, and multiplied with scale factors alone
+SCALED_E2M1 = Multiplied(  # two per byte, and multiplied only with scale factors
     "e2m1", accumulator="f32", one="0x2", exponent_bits=2, mantissa_bits=1, sample="h & 0xF"
 )
 

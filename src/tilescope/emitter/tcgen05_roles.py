@@ -19,7 +19,7 @@ from tilescope.planner.gemm_smem import ANSWER_BYTES
 def tcgen05_roles(
     gemm: GemmPlan, product: ProductFacts, c: GemmOperand, work: Tcgen05Work, epilogue: EpilogueFacts
 ) -> RolesFacts:
-    """What the three roles do, as the GEMM's pipeline says."""
+    """The code of the three roles, from the GEMM's pipeline."""
     pipeline = plan_pipeline(gemm)
     in_pairs = work.cta_group == 2
     next_tile = {
@@ -132,7 +132,7 @@ class _Offsets(NamedTuple):
 
     @classmethod
     def of(cls, gemm: GemmPlan) -> _Offsets:
-        """Those of a plan: blocks of a pair lie along m, and bring half of the rows of A and of the columns of B each."""
+        """Those of a plan: the blocks of a pair are adjacent along m, and load half of the rows of A and of the columns of B each."""
         in_pairs = gemm.schedule.cta_group == 2
         along_m, along_n = gemm.schedule.multicast
         half_m, half_n = (" + rank % 2 * (TILE_M / 2)", " + rank % 2 * (TILE_N / 2)") if in_pairs else ("", "")
@@ -159,7 +159,7 @@ def _multiplied(work: Tcgen05Work, operands: str) -> list[str]:
 
 
 def _only(line: str, name: str) -> str:
-    """The declaration of m or n alone, of a line that declares both.
+    """The declaration of only m or n, from a line that declares both.
 
     >>> _only("const int m = tile % 2 * 64, n = tile / 2 * 64;", "n")
     'const int n = tile / 2 * 64;'

@@ -86,7 +86,7 @@ def tcgen05_work(gemm: GemmPlan, operands: dict[str, GemmOperand]) -> Tcgen05Wor
 
 def _slice_columns(gemm: GemmPlan) -> int:
     """Columns of the sums that are stored at a time."""
-    assert gemm.epilogue is not None  # tcgen05 has TMA beside it
+    assert gemm.epilogue is not None  # tcgen05 implies TMA
     return gemm.epilogue.problem.tile[1]
 
 

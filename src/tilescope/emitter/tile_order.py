@@ -1,4 +1,4 @@
-"""Where a tile of C starts, by its number: tiles go down m, in groups where the plan says so; those of a batch item by item."""
+"""The start of a tile of C by its number: tiles go down m, in groups if the plan has them; for a batch item by item."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tile_lines(gemm: GemmPlan) -> list[str]:
     if gemm.batch.rows == "contiguous":
         whose = "const int item = experts[m] > 0 ? experts[m] : 0;  // rows without an expert are padding"
         return [*origin.lines(), whose]
-    along_m, along_n = gemm.schedule.multicast  # blocks of a cluster lie beside each other
+    along_m, along_n = gemm.schedule.multicast  # blocks of a cluster are adjacent
     lines = origin.lines(" + x * TILE_M" if along_m > 1 else "", " + y * TILE_N" if along_n > 1 else "")
     if gemm.batch.count == 1:
         return lines

@@ -1,4 +1,4 @@
-"""A plan as a whole program: what the templates of a load and of a store say, as data.
+"""A plan as a whole program: the facts for the templates of a load and of a store.
 
     plan ──▶ facts (copies, descriptors, addresses, roles) ──▶ template ──▶ source
 
@@ -73,7 +73,7 @@ class TileFacts:
 
 
 class Coordinate(NamedTuple):
-    """A coordinate of a copy: name / divisor + offset; without a name the offset alone."""
+    """A coordinate of a copy: name / divisor + offset; without a name only the offset."""
 
     name: str
     offset: int
@@ -142,7 +142,7 @@ def copy_lines(call: str, copies: tuple[TileCopy, ...]) -> list[str]:
 
 
 def map_facts(tensor_map: AnyMap) -> Facts:
-    """A tensor map's arguments as the encode call spells them; its kind says which there are."""
+    """A tensor map's arguments as in the encode call; its kind determines which there are."""
     data_type = tensor_map.data_type.tma.name
     swizzle = tensor_map.swizzle.name
     arguments = {name: getattr(tensor_map, name) for name in tensor_map.to_dict()}
@@ -184,12 +184,12 @@ class RolesFacts:
     arrivals: dict[str, str]  # who arrives, by barrier
     producer: str
     consumer_steps: str
-    epilogue_steps: str = ""  # of its own role, where the sums lie in tensor memory
-    scheduler_steps: str = ""  # of the role that asks for tiles, where the schedule is dynamic
+    epilogue_steps: str = ""  # of its own role, if the accumulators are in tensor memory
+    scheduler_steps: str = ""  # of the role that requests tiles, if the schedule is dynamic
 
     @classmethod
     def of(cls, pipeline: Pipeline, producer: Work, consumer: Work, consumer_arrivals: str) -> RolesFacts:
-        """As a pipeline says."""
+        """From a pipeline."""
         return cls(
             barriers=pipeline.barriers,
             arrivals={
@@ -204,7 +204,7 @@ class RolesFacts:
 
 
 class Region(NamedTuple):
-    """What lies behind the stages in shared memory."""
+    """The shared memory after the stages."""
 
     name: str
     offset: int
@@ -213,7 +213,7 @@ class Region(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadFacts:
-    """The program of a load: how the tile is read, and where everything lies."""
+    """The program of a load: how the tile is read, and all addresses."""
 
     target: str
     identity: Identity | None
@@ -254,7 +254,7 @@ class MatrixFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileProgram:
-    """Everything that a program for the plan of one tile is told."""
+    """All facts of a program for the plan of one tile."""
 
     tile: TileFacts
     matrix: MatrixFacts
@@ -273,7 +273,7 @@ class TileProgram:
 
 
 def tile_program(plan: Plan) -> TileProgram:
-    """What the program for the plan of one tile is told."""
+    """The facts of a program for the plan of one tile."""
     problem = plan.problem
     element = problem.data_type
     if element.bits not in ELEMENT or element.smem_bits != element.bits:
@@ -329,7 +329,7 @@ _OPENING = {
 
 
 def _roles(pipeline: Pipeline, copies: tuple[TileCopy, ...]) -> RolesFacts:
-    """What the warps of a load by TMA do, as its pipeline says."""
+    """The code of the warps of a load by TMA, from its pipeline."""
     producer = Work(
         lines={"copy a": copy_lines("tma_load(stage{}, &map, full + 8 * slot, {});", copies)},
         opening=_OPENING,

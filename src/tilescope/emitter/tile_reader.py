@@ -118,7 +118,7 @@ class MmaReader(_Multiplying):
 
     @property
     def identity(self) -> None:
-        """What the tile is multiplied by lies in registers."""
+        """The other operand of the product is in registers."""
         return None
 
 
@@ -151,7 +151,7 @@ Reader = ThreadReader | MmaReader | WgmmaReader
 
 
 def require_program(row: Consumer | None) -> None:
-    """Refuse a tensor core whose sums lie in tensor memory: no template reads it."""
+    """Refuse a tensor core with accumulators in tensor memory: no template reads them."""
     if row is not None and row.accumulators == "tensor memory":
         raise EMIT.error(consumer=row.name)
 

@@ -1,1 +1,1 @@
-"""A real card: what tilescope says held against it, and programs watched on it."""
+"""A real card: comparing tilescope's predictions with it, and watching programs on it."""

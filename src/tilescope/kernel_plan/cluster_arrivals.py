@@ -15,7 +15,7 @@ from tilescope.kernel_plan.kernel_description import KernelParts
 
 
 def acting_blocks(kernel: KernelParts) -> int:
-    """Blocks of the cluster that do something with each other; 1: every block works alone."""
+    """Blocks of the cluster that communicate; 1: every block works independently."""
     crosses = any(role.leader for role in kernel.roles) or any(tile.multicast for tile in kernel.tiles)
     return kernel.cluster if crosses else 1
 
@@ -26,7 +26,7 @@ def every_block(kernel: KernelParts) -> int:
 
 
 def leads(kernel: KernelParts, roles: Collection[str]) -> bool:
-    """Whether these roles are in block 0 alone."""
+    """Whether these roles are only in block 0."""
     return acting_blocks(kernel) > 1 and any(kernel.role(name).leader for name in roles)
 
 
@@ -38,7 +38,7 @@ def is_multicast(kernel: KernelParts, tiles: Collection[str]) -> bool:
 def arrival_mask(
     kernel: KernelParts, arriving: str, waiting: Collection[str], freed: Collection[str] = ()
 ) -> int | None:
-    """The blocks at which a role arrives; None: its own. `freed` are the tiles that the arrival says to be free."""
+    """The blocks at which a role arrives; None: its own. `freed` are the tiles that the arrival releases."""
     if leads(kernel, waiting):
         return 1
     if leads(kernel, [arriving]) or is_multicast(kernel, freed):

@@ -9,8 +9,8 @@ roles of the turn before have arrived; the first turn waits for the last one of 
 An accumulator that one role rescales and another adds to, in every round of an inner loop, passes between them there. Behind
 that loop, the role of the first turn waits once more for the last one.
 
-Tiles that one step loads share their barriers. Tiles of one ring take turns in its slots and share barriers too. A tile
-that one role alone uses needs none: the warps of the role meet at a named barrier.
+Tiles that one step loads share their barriers. Tiles of one ring alternate in its slots and share barriers too. A tile
+that only one role uses needs none: the warps of the role synchronize at a named barrier.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Ring:
     fills: tuple[tuple[str, ...], ...]
     home: tuple[str, ...]  # the loops of its rounds
     turns: tuple[tuple[Turn, ...], ...]  # of each fill
-    behind: tuple[int, ...] = ()  # places behind its loop, where the role of the first turn has it once more
+    behind: tuple[int, ...] = ()  # positions after its loop, where the role of the first iteration uses it once more
 
     @property
     def tiles(self) -> tuple[str, ...]:
@@ -178,14 +178,14 @@ def _turns(kernel: KernelDescription, fill: tuple[str, ...], places: Iterable[in
 
 
 def _goes_on(kernel: KernelDescription, turn: Turn, step: KernelStep) -> bool:
-    """Whether a step belongs to the turn of its own role: a load and a tcgen05.mma end at a barrier, threads do not."""
+    """Whether a step is part of its role's turn: a load and a tcgen05.mma end at a barrier, threads do not."""
     if turn.roles != (step.role,):
         return False
     return _completion(kernel.steps[turn.places[-1]]) == _completion(step)
 
 
 def _completion(step: KernelStep) -> str:
-    """What tells that a step is done: the bytes of a load, the commit of a tcgen05.mma, or the threads themselves."""
+    """What signals the end of a step: the bytes of a load, the commit of a tcgen05.mma, or the threads."""
     return step.operation if step.operation in ("load", "tcgen05.mma") else "threads"
 
 
@@ -198,7 +198,7 @@ def arrivals(kernel: KernelDescription, turn: Turn, role: str) -> int:
 
 
 def ring_barriers(kernel: KernelDescription, ring: Ring, stages: int) -> tuple[KernelBarrier, ...]:
-    """The barriers of a ring; none if one role alone uses it."""
+    """The barriers of a ring; none if only one role uses it."""
     if not ring.is_passed_on:
         return ()
     rows = []
@@ -229,7 +229,7 @@ def ring_barriers(kernel: KernelDescription, ring: Ring, stages: int) -> tuple[K
 
 
 def overlay_barriers(kernel: KernelDescription, first: str, second: str) -> tuple[OverlayBarrier, ...]:
-    """The barriers that order two tiles which lie over each other, the first of which dies first.
+    """The barriers that order two overlaid tiles, the first of which dies first.
 
     It is followed by the other in the same round, and follows it in the next one. Where one role does both the last access
     and the first write, its own order serves; not if it writes into other blocks.

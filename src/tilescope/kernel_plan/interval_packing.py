@@ -1,4 +1,4 @@
-"""Where things of known sizes go in one memory, if only some pairs of them may lie over each other.
+"""Places items of known sizes in one memory, if only some pairs of them may overlap.
 
 An item is put at the lowest address where it hits nothing that it conflicts with. In the order of the best layout's
 addresses this finds a layout as low as the best one, so the search goes through orders. It starts with two that are good
@@ -35,7 +35,7 @@ class Item:
 
 
 class Spot(NamedTuple):
-    """Where an item lies."""
+    """The place of an item."""
 
     offset: int
     half: int
@@ -94,7 +94,7 @@ class _Search:
         for first, second in conflicts:
             foes[numbers[first]].add(numbers[second])
         self.foes = [frozenset(each) for each in foes]
-        # items of one kind may change places: they are alike, and conflict with each other and with the same others
+        # items of one kind are interchangeable: they have the same size, and the same conflicts
         self.kinds = [
             (item.size, item.alignment, item.halves, self.foes[number] | {number})
             for number, item in enumerate(self.items)

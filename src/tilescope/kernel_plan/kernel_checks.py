@@ -1,4 +1,4 @@
-"""What the parts of a kernel say of each other: names that exist, loops in one piece, operations that reach their tiles."""
+"""Checks across the parts of a kernel: names that exist, loops in one piece, operations that can access their tiles."""
 
 from __future__ import annotations
 

@@ -33,15 +33,15 @@ ASYNC_PROXY: tuple[Operation, ...] = ("load", "store", "wgmma", "tcgen05.mma")  
 class KernelRole(Value):
     """Warps that do the same: `instances` groups of `warps` warps, with `registers` registers per thread.
 
-    `other_registers` is what a thread needs beside the tiles that it holds.
+    `other_registers` are the registers that a thread needs in addition to its tiles.
     """
 
     name: str
     warps: int  # of one instance
     instances: int = 1
-    registers: int | None = None  # that setmaxnreg asks for; None: as many as at entry
+    registers: int | None = None  # for setmaxnreg; None: as many as at entry
     other_registers: int = 0  # that a thread needs besides its tiles
-    leader: bool = False  # in the first block of the cluster alone, for all blocks
+    leader: bool = False  # only in the first block of the cluster, for all blocks
 
     @property
     def threads(self) -> int:
@@ -72,7 +72,7 @@ class TensorOfTile(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelTile(Value):
-    """A matrix that a kernel keeps: rows of contiguous columns, where it is kept, and in how many stages."""
+    """A matrix of a kernel: rows of contiguous columns, the memory that holds it, and its stages."""
 
     name: str
     shape: tuple[int, int]
@@ -101,7 +101,7 @@ class KernelTile(Value):
         return ceil_div(self.elements * self.data_type.smem_bits, 8)
 
     def overlays(self, other: KernelTile, *, if_needed: bool) -> bool:
-        """Whether one of the two says that it lies over the other; "*" says so of any tile, if it is needed."""
+        """Whether one of the two names the other as its overlay; "*" names any tile, if needed."""
         if if_needed and "*" in (*self.overlay, *other.overlay):
             return True
         return other.name in self.overlay or self.name in other.overlay
@@ -118,11 +118,11 @@ class KernelLoop(Value):
 
 @dataclass(frozen=True, slots=True)
 class KernelStep(Value):
-    """What one role does with tiles: those that it reads, a and b of a product among them, and those that it writes."""
+    """A step of a role with tiles: those that it reads, including a and b of a product, and those that it writes."""
 
     role: str
     operation: Operation
-    reads: tuple[str, ...] = ()  # tiles, beside a and b
+    reads: tuple[str, ...] = ()  # tiles, in addition to a and b
     writes: tuple[str, ...] = ()  # tiles
     a: str = ""
     b: str = ""
@@ -222,7 +222,7 @@ class KernelParts:
         return ((place, self.steps[place]) for place in self._index.reads.get(tile, ()))
 
     def copies_of(self, tile: KernelTile) -> int:
-        """How many of a tile there are beside its stages: one for each instance of the role that writes it."""
+        """The copies of a tile in addition to its stages: one for each instance of the role that writes it."""
         if not tile.per_instance:
             return 1
         return next((self.role(step.role).instances for _, step in self.writes_of(tile.name)), 1)

@@ -72,7 +72,7 @@ class KernelDescription(KernelParts, Value):
     ((128, 64), 16384, 160)
     """
 
-    written: PlainData = field(default_factory=dict, repr=False, compare=False)  # as the file has it
+    written: PlainData = field(default_factory=dict, repr=False, compare=False)  # as in the file
 
     def to_dict(self) -> PlainData:
         """The kernel as a file describes it."""

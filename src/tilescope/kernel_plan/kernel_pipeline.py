@@ -372,7 +372,7 @@ class KernelPipeline:
         return [{"sync": number, "threads": role.threads}]
 
     def _used_by_role(self, tile: str, role: KernelRole, place: int) -> bool:
-        """Whether another step of the role uses the tile, or one that lies over it."""
+        """Whether another step of the role uses the tile, or an overlaid one."""
         over = {tile, *(name for pair in self._overlaid() if tile in pair for name in pair)}
         return any(
             other != place and step.role == role.name and over & set(step.tiles)
@@ -383,7 +383,7 @@ class KernelPipeline:
         return [set(first.tiles) | set(second.tiles) for first, second in self.shared.overlays]
 
     def _meets_async_proxy(self, name: str) -> bool:
-        """Whether copies or products use the bytes of a tile, its own or those that it lies over."""
+        """Whether copies or products use the bytes of a tile, directly or through an overlaid tile."""
         if self.kernel.tile(name).memory != "shared":
             return False
         over = {name, *(each for pair in self._overlaid() if name in pair for each in pair)}

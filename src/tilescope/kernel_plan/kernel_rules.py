@@ -57,7 +57,8 @@ KERNEL_FILE = rule(
 )
 KERNEL_STEP = rule(
     "kernel-step",
-    "A step moves tiles as its operation can: loads and stores shared memory, products write registers or tensor memory.",
+    "A step moves tiles only as its operation can: loads and stores use shared memory, products write registers or "
+    "tensor memory.",
     argument="{at}",
     found="{found}",
     limit="{limit}",
@@ -91,7 +92,7 @@ KERNEL_TMEM = rule(
 )
 KERNEL_REGISTERS = rule(
     "kernel-registers",
-    "The tiles that a thread holds, with what else it needs, fit into its registers.",
+    "The tiles that a thread holds fit into its registers, together with its other values.",
     argument="{role}",
     found="{role} holds {tiles:, } in {held} registers[[ and needs {other} others]]",
     limit="its threads have {registers}",
@@ -102,7 +103,7 @@ KERNEL_REGISTERS = rule(
 )
 KERNEL_REGISTER_SPLIT = rule(
     "kernel-register-split",
-    "setmaxnreg hands out the registers of the block's launch, and no more.",
+    "setmaxnreg distributes at most the registers with which the block was launched.",
     argument="roles",
     found="{split} = {asked} registers",
     limit="{threads} threads of {at_entry} registers have {available}",
@@ -113,7 +114,7 @@ KERNEL_REGISTER_SPLIT = rule(
 )
 KERNEL_BARS = rule(
     "kernel-bars",
-    "Warps of a role wait for each other at named barriers, of which a block has 16.",
+    "Warps of a role synchronize at named barriers, of which a block has 16.",
     argument="roles",
     found="{needed} named barriers",
     limit="a block has {most}, one of which is __syncthreads",

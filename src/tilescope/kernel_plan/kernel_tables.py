@@ -69,7 +69,7 @@ Table = Mapping[str, object]
 
 
 class KernelTables:
-    """Reads the tables of a kernel, and collects what is wrong with them in `problems`."""
+    """Reads the tables of a kernel, and collects mistakes in `problems`."""
 
     def __init__(self) -> None:
         self.problems: list[Violation] = []
@@ -234,7 +234,7 @@ class KernelTables:
         return rows[:most]
 
     def table(self, at: str, written: object, known: Collection[str] = ()) -> Table:
-        """A table; with `known`, one that has no other keys."""
+        """A table; with `known`, one without other keys."""
         return read_table(self.problems, at, written, known, "Use {warps = 4}, for example.")
 
     def list_of(self, at: str, written: object) -> list[object]:

@@ -58,7 +58,7 @@ def known_kernel_text(name: str) -> str:
 
 
 def _vary(line: str, name: str, variant: Mapping[str, object]) -> str:
-    """A line of a file as the variant has it: its name and its sizes are its own."""
+    """A line of a file for the variant, with its name and its sizes."""
     if line.startswith(_SIZES):
         return f"{_SIZES}{toml_value(variant['sizes'])}    # {variant['source']}"
     if line.startswith(_NAME):

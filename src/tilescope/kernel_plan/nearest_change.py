@@ -1,6 +1,6 @@
 """What to change where nothing fits: fewer stages, overlays, shared lanes, a smaller size, a narrower type.
 
-Every change is tried: it is told only if the kernel fits with it, with its bytes and columns.
+Every change is tried. It is suggested only if the kernel fits with it; the suggestion has the bytes and columns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where tiles lie: offsets in shared memory, columns and lanes in tensor memory, and which tile lies over which.
+"""Places tiles: offsets in shared memory, columns and lanes in tensor memory, and overlays.
 
 shared   Q 0 │ V 32768 │ K 122880 │ barriers 212992      O over V
 tensor   S 0 │ O 128 │ …                                 P over S, in the step that turns S into P
@@ -24,13 +24,13 @@ from tilescope.planner.plans import Plan
 BARRIERS = "barriers"
 _WHOLE = 3
 _HALVES = (1, 2)
-_HALF_ROWS = 64  # accumulators of so many rows use half of each quarter's lanes
+_HALF_ROWS = 64  # accumulators with this many rows use half of each quarter's lanes
 _POINTER_BYTES = 4  # where tcgen05.alloc leaves its address
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What is placed as one: a tile with its stages, or the slots of a ring whose tiles take turns."""
+    """An item to place: a tile with its stages, or the slots of a ring whose tiles alternate."""
 
     name: str
     tiles: tuple[str, ...]
@@ -50,7 +50,7 @@ class Placement:
     packing: Packing
     needed: int
     least: int  # no layout is lower
-    overlays: tuple[tuple[Block, Block], ...]  # that lie over each other, the one that is alive first before the other
+    overlays: tuple[tuple[Block, Block], ...]  # overlaid tiles, the one that is alive first before the other
 
     def blocks_of(self, tile: str) -> list[Block]:
         """The blocks of a tile: one, or one for each stage in tensor memory."""
@@ -152,7 +152,7 @@ def lane_of(spot: Spot) -> int:
 
 
 def alloc_columns(needed: int) -> int:
-    """Columns to ask tcgen05.alloc for: a power of two of at least 32."""
+    """Columns for tcgen05.alloc: a power of two of at least 32."""
     if not needed:
         return 0
     return next((columns for columns in ALLOC_COLUMNS if columns >= needed), TMEM_COLUMNS)
@@ -160,7 +160,7 @@ def alloc_columns(needed: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Sharing:
-    """Which blocks of a memory may lie over each other; it depends on when they are alive, not on their sizes."""
+    """The blocks of a memory that may overlap; it depends on when they are alive, not on their sizes."""
 
     conflicts: frozenset[tuple[str, str]]  # pairs of names, in both orders
     free: tuple[
@@ -198,7 +198,7 @@ class Placer:
         return self._place(blocks, overlays, trials, enough, 1)
 
     def least_height(self, blocks: Sequence[Block], *, overlays: bool) -> int:
-        """What blocks that are alive together take at least: no layout is lower."""
+        """The largest sum of blocks that are alive together: no layout is smaller."""
         return max((_height_of(blocks, crowd) for crowd in self._sharing(blocks, overlays).crowds), default=0)
 
     def _place(self, blocks: Sequence[Block], overlays: bool, trials: int, enough: int, multiple: int) -> Placement:
@@ -263,7 +263,7 @@ def _overlap(one: Block, other: Block, packing: Packing) -> bool:
 
 
 def may_share(kernel: KernelDescription, one: Block, other: Block, *, if_needed: bool) -> bool:
-    """Whether two blocks may lie over each other: their tiles allow it, and are never alive together."""
+    """Whether two blocks may overlap: their tiles allow it, and are never alive together."""
     if BARRIERS in (one.name, other.name):
         return False
     left = [kernel.tile(name) for name in one.tiles]

@@ -1,4 +1,4 @@
-"""The answer of `plan_kernel`: where everything lies, which barriers there are, and what else would fit."""
+"""The result of `plan_kernel`: all addresses, the barriers, and alternatives that would fit."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class KernelPlan(Value):
     smem_bytes: int
     smem_limit_bytes: int  # what a block has
     tmem_columns: int  # columns in use
-    alloc_columns: int  # columns to ask tcgen05.alloc for
+    alloc_columns: int  # columns for tcgen05.alloc
     tmem_limit_columns: int  # what a block has
     alternatives: tuple[KernelAlternative, ...]  # best first; the first one is this plan
     pipeline: Pipeline

@@ -1,4 +1,4 @@
-"""Registers of each role: the tiles that its threads hold, and what setmaxnreg hands out.
+"""Registers of each role: the tiles that its threads hold, and the registers that setmaxnreg distributes.
 
 64 x 176 float32 of 128 threads      88 registers a thread
 24 + 240 + 240 of 128 threads each   64512 of the 64512 that 384 threads have at entry (168 each)

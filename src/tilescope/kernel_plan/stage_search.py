@@ -41,8 +41,8 @@ from tilescope.kernel_plan.placement import (
 from tilescope.mma.tmem_address import TMEM_COLUMNS
 from tilescope.planner.planned_tile import RESERVED_BYTES
 
-MAX_DEEP = 6  # rings that get as many stages as fit, each in an alternative of its own
-MAX_REASONS = 4  # rings of which an alternative says what limits them
+MAX_DEEP = 6  # rings that get as many stages as fit, each in a separate alternative
+MAX_REASONS = 4  # rings for which an alternative reports the limit
 _PAIRS_PLACED = 25_000  # pairs of tiles in all choices of stages that are tried: a bound on the time
 _LEAST_CHOICES = 16
 
@@ -88,12 +88,12 @@ class Candidate:
 
     @property
     def overlay_count(self) -> int:
-        """Pairs of blocks that lie over each other."""
+        """Pairs of overlaid blocks."""
         return len(self.shared.overlays) + len(self.tensor.overlays)
 
 
 class StageSearch:
-    """Tries stages for the rings of a kernel; candidates are kept."""
+    """Tries stages for the rings of a kernel; candidates are cached."""
 
     def __init__(self, kernel: KernelDescription, arch: Arch, limits: Limits, *, is_thorough: bool = True) -> None:
         self.kernel = kernel
@@ -123,7 +123,7 @@ class StageSearch:
         return self._lowest[counts]
 
     def fits(self, counts: tuple[int, ...]) -> bool:
-        """Whether these stages fit; beyond so many choices, no other one is tried."""
+        """Whether these stages fit; after a limit of choices, no other one is tried."""
         if counts in self._fitting:
             return True
         if self._choices_left == 0 or any(
@@ -200,7 +200,7 @@ class StageSearch:
         return self._raise_to(counts, growing, level)
 
     def _raise_to(self, counts: tuple[int, ...], growing: Sequence[int], level: int) -> tuple[int, ...]:
-        """The stages with some rings at this level, as far as they may have so many."""
+        """The stages with some rings at this level, if they may have as many."""
         most = self.most
         return tuple(
             max(count, min(level, most[ring])) if ring in growing else count for ring, count in enumerate(counts)
@@ -289,7 +289,7 @@ class StageSearch:
         return self._lifetimes[key]
 
     def _order_overlays(self, overlays: Iterable[tuple[Block, Block]]) -> tuple[OverlayBarrier, ...]:
-        """The barriers of all pairs of tiles that lie over each other."""
+        """The barriers of all pairs of overlaid tiles."""
         pairs = dict.fromkeys(pair for first, second in overlays for pair in product(first.tiles, second.tiles))
         for pair in pairs:
             if pair not in self._ordering:

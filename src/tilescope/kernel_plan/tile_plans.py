@@ -30,12 +30,12 @@ from tilescope.tensor_map import Convolution, Im2colMap, TensorMap
 
 _SWIZZLE_ALIGNMENT = 1024  # where the pattern of every swizzle starts anew
 _BULK_ALIGNMENT = 128  # of what TMA writes unswizzled
-_THREAD_ALIGNMENT = 16  # of what threads alone use
+_THREAD_ALIGNMENT = 16  # of tiles that only threads use
 _CONSUMER: dict[str, Literal["wgmma", "tcgen05"]] = {"wgmma": "wgmma", "tcgen05.mma": "tcgen05"}
 
 
 class _Use(NamedTuple):
-    """How a kernel uses a tile, as the planner asks."""
+    """How a kernel uses a tile, in the planner's terms."""
 
     shape: tuple[int, int]
     data_type: DataType
@@ -71,7 +71,7 @@ def _use_of(kernel: KernelDescription, tile: KernelTile, arch: Arch) -> _Use | N
         consumer = _CONSUMER[multiplied[0].operation]
         operand = "A" if multiplied[0].a == tile.name else "B"
         if tile.name not in (multiplied[0].a, multiplied[0].b):
-            return None  # scale factors and metadata have layouts of their own
+            return None  # scale factors and metadata have separate layouts
     elif loaded:
         consumer = "ldmatrix"
     direction: Direction = "load" if loaded or multiplied else "store"
@@ -151,7 +151,7 @@ def tensor_map_of(kernel: KernelDescription, tile: KernelTile, planned: Plan) ->
 
 
 def convolution_of(tile: KernelTile, image: TensorOfTile, flat: TensorMap) -> Convolution:
-    """The im2col map of an image, with the offsets of the filter's taps; `flat` is the map of the tile alone."""
+    """The im2col map of an image, with the offsets of the filter's taps; `flat` is the map of only the tile."""
     return Convolution.of(
         image.shape,
         (1, *image.filter),

@@ -1,7 +1,7 @@
 """Which slots of the pipeline a stage of a tile uses.
 
-A tile that shares its bytes with no other one is a slot, or one for each instance of the role that writes it. Tiles that lie over
-others are cut into the pieces of memory that they share, so that the proof covers the overlays:
+A tile that shares its bytes with no other one is a slot, or one for each instance of the role that writes it. Overlaid
+tiles are cut into the pieces of memory that they share, so that the proof covers the overlays:
 
     V 0..90111, O over 0..32767    pieces 0..32767 (V, O) and 32768..90111 (V)
 """
@@ -163,7 +163,7 @@ class TileSlots:
         return (_Cut(low, high, half) for low, high in pairwise(sorted(ends)) for half in halves)
 
     def _all_pieces(self, ring: Ring, name: str) -> list[Piece]:
-        """All pieces of a tile, whatever the stage."""
+        """All pieces of a tile, of every stage."""
         if name in self._cut_tiles:
             return self._cut_pieces(ring, self.kernel.tile(name), "0", "")
         return [Piece(ring.name if len(ring.fills) > 1 else name, self.kernel.tile(name).stage_bytes)]

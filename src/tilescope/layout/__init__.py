@@ -1,4 +1,4 @@
-"""Where an element lies in shared memory: one value for every tile, however it is written down.
+"""The addresses of elements in shared memory: one value for every tile, in any notation.
 
 modes.py    nested shape:stride and its algebra
 tiling.py   a tile as rows and columns; the modes that are a grid of equal atoms

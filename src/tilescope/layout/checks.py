@@ -75,7 +75,7 @@ NEGATIVE_STRIDE = SHAPE_STRIDE.worded(
 INDEX_OUTSIDE = ARGUMENT_RANGE.worded(found="{index}", limit="integer {ranges:, }", fix="Use indices up to {last}.")
 LAYOUT_SIZE = rule(
     "layout-size",
-    "An address map lists at most 2^22 elements, more than the shared memory of a block holds.",
+    "An address map lists at most 2^22 elements, more than fit into the shared memory of a block.",
     argument="layout",
     found="{elements} elements",
     limit="an address map lists at most {most_elements}",
@@ -156,7 +156,7 @@ def checked_start(problems: list[Violation], element_bits: object, start: object
 
 
 class Indexed(Protocol):
-    """What has indices: a layout."""
+    """A value with indices: a layout."""
 
     @property
     def shape(self) -> tuple[int, ...]:

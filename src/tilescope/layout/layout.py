@@ -49,7 +49,7 @@ Addresses = npt.NDArray[np.int64]
 _TOLD_BY_MODES = ("shape", "atom", "atom_order", "padding_bytes", "major", "nesting")
 
 
-@dataclass(frozen=True, init=False, eq=False)  # without slots: what is derived is kept once it was asked for
+@dataclass(frozen=True, init=False, eq=False)  # without slots: derived values are cached
 class Layout(Value):
     """A tile of `shape` (mn, k) elements in shared memory; k is contiguous, with `major="MN"` mn.
 
@@ -59,7 +59,7 @@ class Layout(Value):
     >>> Layout((128, 16), 16, atom=(64, 8), swizzle="128B", major="MN").address(1, 0)  # mn 1 follows mn 0
     2
 
-    Two layouts are equal if all addresses are equal, whatever their notation:
+    Two layouts are equal if all addresses are equal, in any notation:
 
     >>> Layout((64, 64), 16, atom=(8, 64)) == Layout.from_modes(((64, 64), (64, 1)), 16)
     True
@@ -263,7 +263,7 @@ class Layout(Value):
             return tuple(coord)
         reached = list(accumulate(((step.extent - 1) * step.stride for step in steps), initial=self.element_bits))
         if all(step.stride >= before for step, before in zip(steps, reached, strict=False)):
-            return None  # no step reaches into another: what was not found is not there
+            return None  # no step overlaps another: an element that was not found does not exist
         offset = self.bit_offsets()
         found_at = np.argwhere((offset <= bit) & (bit < offset + self.element_bits))
         return tuple(found_at[0].tolist()) if len(found_at) else None

@@ -8,7 +8,7 @@ from tilescope.rule import rule
 
 LAYOUT_DIFFERENCE = rule(
     "layout-difference",
-    "Two layouts are drawn side by side where they are of one tile, with elements of one width.",
+    "Two layouts can be compared in one drawing if they have the same tile and element width.",
     argument="other",
     found="{shape: x } elements of {element_bits:bit}[[: mn x k, {contiguous} contiguous]], "
     "and {other_shape: x } elements of {other_element_bits:bit}[[: mn x k, {other_contiguous} contiguous]]",
@@ -34,7 +34,7 @@ def require_one_tile(one: Layout, other: Layout) -> None:
 
 
 def contiguous_index(layout: Layout) -> str | None:
-    """The index of a tile, mn or k, along which elements are contiguous; None if the layout does not say.
+    """The index of a tile, mn or k, along which elements are contiguous; None if the layout does not determine it.
 
     >>> contiguous_index(Layout((8, 64), 16))
     'k'

@@ -35,8 +35,8 @@ Pairs = tuple[tuple[int, int], ...]
 
 SHAPE_STRIDE = rule(
     "shape-stride",
-    "Shape and stride are integers, or tuples nested alike; extents are at least 1. Of a layout in shared memory, "
-    "strides are at least 0, for at most five indices.",
+    "Shape and stride are integers, or tuples with the same nesting; extents are at least 1. A layout in shared "
+    "memory has strides of at least 0, and at most five indices.",
     argument="shape, stride",
     found="{modes}",
     limit="shape and stride are integers or tuples with the same nesting; extents are at least 1",
@@ -53,7 +53,7 @@ UNEVEN_GROUPS = SHAPE_STRIDE.worded(
 )
 TILE_TO_SHAPE = rule(
     "tile-to-shape",
-    "A tile made of a block is a whole number of blocks along every index.",
+    "A tile is a multiple of its block along every index.",
     argument="shape",
     found="a tile of {shape: x } from blocks of {block: x }",
     limit="tile_to_shape takes whole blocks, with one extent for every index",
@@ -65,7 +65,7 @@ TILE_TO_SHAPE = rule(
 
 
 def coalesced(*pairs: tuple[int, int]) -> Pairs:
-    """The fewest (extent, stride) pairs that say the same.
+    """The fewest (extent, stride) pairs with the same meaning.
 
     >>> coalesced((8, 2), (1, 7), (4, 16)), coalesced((1, 5))
     (((32, 2),), ((1, 0),))
@@ -143,7 +143,7 @@ def steps_of(pairs: tuple[Pairs, ...]) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class Modes(Value):
-    """A hierarchical layout: `shape` and `stride` are integers or tuples nested alike.
+    """A hierarchical layout: `shape` and `stride` are integers or tuples with the same nesting.
 
     >>> tv = Modes(((4, 8), (2, 2)), ((32, 1), (16, 8)))
     >>> print(tv, tv.size)
@@ -170,7 +170,7 @@ class Modes(Value):
 
     @classmethod
     def of_indices(cls, indices: Iterable[Pairs]) -> Modes:
-        """From the (extent, stride) pairs of every index, fastest first, with no more nesting than they need.
+        """From the (extent, stride) pairs of every index, fastest first, with the minimum of nesting.
 
         >>> str(Modes.of_indices([((8, 4),), ((4, 1), (2, 32))]))
         '(8,(4,2)):(4,(1,32))'
@@ -192,7 +192,7 @@ class Modes(Value):
 
     @property
     def parts(self) -> tuple[Modes, ...]:
-        """The modes of the outermost level, as layouts of their own.
+        """The modes of the outermost level, as separate layouts.
 
         >>> [str(part) for part in Modes((8, (4, 2)), (4, (1, 32))).parts]
         ['8:4', '(4,2):(1,32)']
@@ -379,7 +379,7 @@ def _mapped(tree: IntTree, factor: int, divisor: int) -> IntTree:
 
 
 def _paired(shape: object, stride: object) -> Pairs:
-    """The (extent, stride) pairs of trees that are nested alike; empty where they are not."""
+    """The (extent, stride) pairs of trees with the same nesting; empty if it differs."""
     if type(shape) is int and type(stride) is int:
         return ((shape, stride),) if shape >= 1 else ()
     if not isinstance(shape, tuple) or not isinstance(stride, tuple) or len(shape) != len(stride):

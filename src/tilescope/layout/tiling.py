@@ -1,6 +1,7 @@
 """A tile as rows and columns, its contiguous index left to right: how it is drawn, and how threads read it.
 
-Most tiles are a grid of equal atoms. An atom is stored whole; atoms lie one after the other, down a column or along a row:
+Most tiles are a grid of equal atoms. An atom is stored contiguously, and atoms follow one another, down a column or
+along a row:
 
     tile of 2 x 2 atoms        order "column"          order "row"
     ┌────┬────┐
@@ -34,7 +35,8 @@ Of = TypeVar("Of")
 
 LAYOUT_ATOMS = rule(
     "layout-atoms",
-    "A copy, a plan or a search needs a tile of rows in equal atoms; with other strides only addresses can be computed.",
+    "A copy, a plan or a search needs a tile made of rows in equal atoms; for other strides only addresses can be "
+    "computed.",
     argument="layout",
     found="rows {rows}, columns {columns}, (extent, stride in bits)",
     limit="rows of one pitch in equal atoms, one after the other by column or by row",

@@ -18,7 +18,7 @@ from tilescope.rule import rule
 
 APPROX_ARCH = rule(
     "approx-arch",
-    "An architecture has the approximate function that is asked for.",
+    "The architecture has this approximate function.",
     argument="arch",
     found="{function} on {arch}",
     limit="PTX has it from {least} on",

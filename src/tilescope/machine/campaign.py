@@ -32,7 +32,7 @@ _KERNELS_KEPT = 8
 
 
 class Future(Protocol):
-    """What an executor hands out."""
+    """The future that an executor returns."""
 
     def result(self) -> _Came:
         """The result of the call, once it is there."""
@@ -47,7 +47,7 @@ class Executor(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One run of a campaign, and what came of it."""
+    """One run of a campaign, and its result."""
 
     kernel: str
     mutant: str | None  # None: the kernel itself
@@ -65,7 +65,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """All trials, in the order in which they were asked for."""
+    """All trials, in the order in which they were submitted."""
 
     trials: tuple[Trial, ...]
 
@@ -110,7 +110,7 @@ class _Task(NamedTuple):
 
 
 class _Came(NamedTuple):
-    """What came of a task."""
+    """The result of a task."""
 
     outcome: str
     errors: tuple[str, ...]
@@ -214,7 +214,7 @@ def _mutant_tasks(
 
 
 def _results(tasks: Sequence[_Task], executor: Executor | None, counter: _Counter) -> Iterator[_Came]:
-    """What came of tasks, in their order."""
+    """The results of tasks, in order."""
     futures = None if executor is None else [executor.submit(run_task, task) for task in tasks]
     for number, task in enumerate(tasks):
         outcome = run_task(task) if futures is None else futures[number].result()

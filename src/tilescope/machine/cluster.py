@@ -88,7 +88,7 @@ class Cluster:
         self.mbarriers: dict[int, Mbarrier] = {}  # by shared address; their state is not in memory
         self.running_phases: dict[int, RunningPhase] = {}  # of the mbarriers, by shared address
         self.works: list[Work] = []  # pending asynchronous work, oldest first
-        self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
+        self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that waited
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
         self.random = launch.random
         self.undefined: UndefinedValues | None = None  # while there are undefined values
@@ -192,7 +192,7 @@ class Cluster:
         return _NO_LANES
 
     def select_heard_lanes(self, lanes: LaneNumbers) -> LaneNumbers:
-        """Those lanes whose events observers want; of a batch the leader's."""
+        """The lanes whose events observers want; in a batch, the leader's."""
         return lanes
 
     def keep_rows(self, pc: int, lane: int, rows: Rows, *, is_write: bool) -> None:
@@ -512,7 +512,7 @@ class _LaneNames:
 
 
 def _repeat_word(value: Words, count: int) -> Words:
-    """A single value for all lanes, which nobody may change: numpy.broadcast_to takes ten times as long to make it."""
+    """A read-only array with one value for all lanes; numpy.broadcast_to takes ten times as long to create it."""
     repeated: Words = np.ndarray((count,), value.dtype, value.tobytes(), strides=(0,))
     return repeated
 

@@ -243,7 +243,7 @@ class Kernel:
 
     @cached_property
     def _text(self) -> KernelText:
-        """The text for edits; remedies that were assembled once are kept in it for the next run."""
+        """The text for edits; fixes that were assembled once are cached in it for the next run."""
         from tilescope.machine.edits.kernel_text import KernelText
 
         functions = tuple(self.module.functions[name] for name in self.program.functions)
@@ -253,8 +253,8 @@ class Kernel:
         """Copies of the kernel with one change each, for tests that should detect them.
 
         Waits, fences, commits, barriers and arrivals are removed, one by one and all of a kind; expected bytes, counts,
-        parities, slots and swizzles are changed. A fence that has no effect in any launch is not removed alone. `mutant.kernel`
-        is parsed on first use; it runs faster with `remedies=False`.
+        parities, slots and swizzles are changed. A fence that has no effect in any launch is not removed separately.
+        `mutant.kernel` is parsed on first use; it runs faster with `remedies=False`.
 
         >>> kernel = Kernel('''
         ...     .version 8.0
@@ -290,7 +290,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A kernel with one change. `line` and `source_line` say where; None if all instructions of a kind are changed.
+    """A kernel with one change. `line` and `source_line` locate it; None if all instructions of a kind are changed.
 
     `kernel` is assembled on first use, so looking through names and kinds costs nothing.
     """

@@ -1,6 +1,6 @@
-"""A launch of a kernel: its arguments are read, its grid runs, changes that might fix what is wrong are tried, and the run is reported.
+"""A launch of a kernel: read its arguments, run its grid, try fixes, and report the run.
 
-`Kernel.run` says what each part of a request means. Kernels load this module, and with it the machine, when the first of them runs.
+`Kernel.run` documents each part of a request. Kernels load this module, and with it the emulator, at their first run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LaunchedKernel(NamedTuple):
     """What a launch needs of its kernel."""
 
     program: Program
-    text: Callable[[], KernelText]  # for edits; remedies that were assembled once are kept in it for the next run
+    text: Callable[[], KernelText]  # for edits; fixes that were assembled once are cached in it for the next run
     target: Arch
     host: TritonHost | None
     changed_map: int | None  # the argument whose map is passed with another swizzle, in a mutant
@@ -74,7 +74,7 @@ class LaunchRequest(NamedTuple):
 
 
 def launch_kernel(kernel: LaunchedKernel, request: LaunchRequest) -> KernelRun:
-    """Run a kernel as requested, and say how it went."""
+    """Run a kernel as requested, and report the run."""
     program = kernel.program
     findings = request.findings
     seed = None if request.seed is None else integer("seed", request.seed)
@@ -124,7 +124,7 @@ def launch_kernel(kernel: LaunchedKernel, request: LaunchRequest) -> KernelRun:
 
 
 def _complete_shape(kernel: LaunchedKernel, request: LaunchRequest) -> RequestedShape:
-    """The shape of a launch; what the call leaves out comes from the kernel, if it says so."""
+    """The shape of a launch; values that the call omits come from the kernel, if it specifies them."""
     grid, block, cluster, smem_bytes = request.grid, request.block, request.cluster, request.smem_bytes
     host = kernel.host
     if host is not None:
@@ -188,7 +188,7 @@ def _seconds(max_seconds: object) -> float | None:
 def _watch(
     program: Program, block: Sequence[int] | None, at: str | int | None, grid: Extents, *, findings: bool
 ) -> SmemWatch | None:
-    """The watch over the shared memory of a block; None if the call asks for no picture."""
+    """The observer of a block's shared memory; None if the call requests no picture."""
     if block is None and at is None:
         return None
     if not findings:

@@ -1,4 +1,4 @@
-"""Global memory of the machine: numpy arrays at the addresses that a card would hand out.
+"""Global memory of the emulator: numpy arrays at addresses like those of a card.
 
     memory = Memory()
     address = memory.place(a)        # 0x7f0000000000: a multiple of 256, unreadable bytes between arrays
@@ -58,9 +58,10 @@ class Region:
         return self.content[:whole_bytes].view(dtype)
 
     def lookup(self, addresses: Addresses, dtype: np.dtype[np.generic], count: int) -> WordRows:
-        """Where (lanes, count) words lie that follow each other, or (lanes,) words if `count` is 1.
+        """The addresses of (lanes, count) consecutive words, or of (lanes,) words if `count` is 1.
 
-        Rows that lie at multiples of their size are words of that size, if there is such a type: numpy picks them ten times faster.
+        If rows are aligned to their size and a type of that size exists, they are treated as words of it: numpy gathers
+        them ten times faster.
         """
         offsets = addresses - self.address
         wide = _WIDE_DTYPES.get(dtype.itemsize * count) if count > 1 else dtype
@@ -94,7 +95,7 @@ class WordRows(NamedTuple):
         self.words[self.places] = values
 
     def are_ascending(self) -> bool:
-        """Whether every row lies behind the one before it, so that no two lanes share one."""
+        """Whether every row begins after the end of the previous one, so that no two lanes share a row."""
         return self.places.ndim == 1 and bool((self.places[1:] > self.places[:-1]).all())
 
 
@@ -128,8 +129,8 @@ class GlobalMemory:
         self._starts: list[int] = []
         self._next = start
         self._latest: Region | None = None
-        self.version = 0  # counts the stores that were made: a spin that nobody disturbs sees none
-        self._before: dict[int, Bytes] | None = None  # by address: arrays as they were; None: nobody may undo
+        self.version = 0  # counts stores, so that a spin loop can see that memory is unchanged
+        self._before: dict[int, Bytes] | None = None  # arrays before the run, by address; None if undo is not possible
         self._undo_bytes = 0  # that may still be kept
 
     def place(self, placed: npt.NDArray[np.generic]) -> int:

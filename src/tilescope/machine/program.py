@@ -48,7 +48,7 @@ DTYPE_OF_BITS = {
     32: np.dtype(np.uint32),
     64: np.dtype(np.uint64),
 }
-STACK_BYTES = 8192  # of a thread, for alloca; a card has 1024 unless the program asks for more
+STACK_BYTES = 8192  # of a thread, for alloca; a card has 1024 unless the program sets another size
 STACK_ALIGNMENT_BYTES = 16
 _STEP_NANOSECONDS = 4000  # of a step by numpy, besides about one for each lane
 
@@ -64,7 +64,7 @@ class VariableAddress(NamedTuple):
 
 
 class Constant(NamedTuple):
-    """A read-only register that holds one number, whatever the thread."""
+    """A read-only register that has the same number in all threads."""
 
     bits: int
     dtype: np.dtype[np.generic]
@@ -97,14 +97,12 @@ class ArithmeticRun:
     steps: tuple[Step, ...]
     settled: frozenset[int]  # registers of wgmma that they use
     limit_nanoseconds: int  # that numpy may take …
-    compile: Callable[
-        [ArithmeticRun], list[tuple[int, Step]] | None
-    ]  # … until it is asked for other steps; None: not yet
+    compile: Callable[[ArithmeticRun], list[tuple[int, Step]] | None]  # … until other steps are needed; None: not yet
     nanoseconds: int = 0  # that numpy has taken since, by estimate
     _parts: list[tuple[int, Step]] | None = None
 
     def take(self, cluster: Any, at: Lanes) -> None:
-        """Execute them for some lanes; each by itself while a wgmma is pending that one of them has to finish."""
+        """Execute them for some lanes; one at a time while a wgmma is pending that one of them has to finish."""
         parts = self._parts
         if parts is None:
             lanes = cluster.lane_count if isinstance(at, slice) else len(at)
@@ -124,7 +122,7 @@ class ArithmeticRun:
 
 @dataclass(slots=True)
 class Program:
-    """What a cluster runs. Lists are by instruction; `registers` and `read_only` by register number."""
+    """The program of a cluster. Lists are indexed by instruction, `registers` and `read_only` by register number."""
 
     entry: Function
     module: Module
@@ -136,10 +134,10 @@ class Program:
     targets: list[tuple[int, ...]] = field(default_factory=list)  # the registers that each instruction writes
     registers_named: list[frozenset[int]] = field(default_factory=list)  # all that each instruction names
     clock_reads: set[int] = field(default_factory=set)
-    wgmma_registers: set[int] = field(default_factory=set)  # accumulators of wgmma, and A where it lies in registers
-    loaded_registers: set[int] = field(default_factory=set)  # that tcgen05.ld brings
+    wgmma_registers: set[int] = field(default_factory=set)  # accumulators of wgmma, and A if it is in registers
+    loaded_registers: set[int] = field(default_factory=set)  # destination registers of tcgen05.ld
     cta_groups: set[int] = field(default_factory=set)  # of its tcgen05 instructions
-    call_results: dict[int, tuple[Moves, ...]] = field(default_factory=dict)  # what each call brings back
+    call_results: dict[int, tuple[Moves, ...]] = field(default_factory=dict)  # return values of each call
     register_dtypes: list[np.dtype[np.generic]] = field(default_factory=list)
     register_numbers: dict[tuple[str, int], int] = field(default_factory=dict)  # (function, its own number of it)
     read_only: dict[int, ReadOnly] = field(default_factory=dict)
@@ -275,7 +273,7 @@ class Assembler:
         raise RefusedError(f"a value is expected, not {operand_text(operand)}")
 
     def carry(self) -> int:
-        """The number of the carry flag of add.cc, addc and the like: one for each thread and function."""
+        """The number of the carry flag of add.cc and addc: one for each thread and function."""
         key = (self.function.name, -1)
         if key not in self._numbers:
             self._numbers[key] = self._new(np.dtype(np.bool_))

@@ -39,7 +39,7 @@ ClusterState = Literal["finished", "blocked", "idle", "stopped"]
 
 
 class LoopVisit(NamedTuple):
-    """What lanes saw when they last went back to the start of a loop; `registers` only where memory stood still."""
+    """The values that lanes saw when they last returned to the start of a loop; `registers` only if memory did not change."""
 
     versions: Versions
     registers: bytes | None

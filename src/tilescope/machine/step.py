@@ -45,7 +45,7 @@ class WordOperation(NamedTuple):
 
 
 class Arithmetic(NamedTuple):
-    """All that a step does, if it is arithmetic alone, in lanes whose guard holds: what compiled code must know of it."""
+    """The effect of a step that only computes, in lanes with a true guard; compiled code is generated from it."""
 
     operations: tuple[WordOperation, ...]
     guard: WordSource | None = None
@@ -70,7 +70,7 @@ class StepRun(NamedTuple):
 class Stretches(dict[int, list[tuple[int, Step]]]):
     """The steps from an instruction to the next turn or label, with their instructions; a run of them is one entry.
 
-    They are put together when an instruction is first asked for.
+    They are combined on first use of an instruction.
     """
 
     def __init__(self, steps: Sequence[Step | None], ends: Sequence[int], runs: Mapping[int, StepRun]) -> None:

@@ -1,4 +1,4 @@
-"""Tensor cores: how operands lie in shared memory, in registers and in tensor memory, and what a descriptor reads.
+"""Tensor cores: operands in shared memory, in registers and in tensor memory, and the addresses that a descriptor reads.
 
 canonical.py                 the shared-memory layouts that tensor cores read, and tiles made of them
 descriptor_form.py           the fields of a descriptor's 64-bit word, of wgmma and of tcgen05

@@ -4,8 +4,8 @@
     B (n, k)  ─┼─▶ tensor_core_sum(…, arithmetic=arithmetic_of("sm_90", "wgmma", "bf16")) ──▶ D (m, n)
     C (m, n)  ─┘
 
-`arithmetic` is a row of the table in tensor_core_arithmetic.py. Leading axes are a batch: the warps that execute an instruction together.
-An infinity or NaN among the operands makes what IEEE says, whatever the method.
+`arithmetic` is a row of the table in tensor_core_arithmetic.py. Leading axes are a batch: the warps that execute an
+instruction together. An infinity or NaN among the operands gives the IEEE result in every method.
 """
 
 from __future__ import annotations

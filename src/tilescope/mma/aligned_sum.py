@@ -12,9 +12,9 @@ An exponent is that of the factors added, not that of their product: 1.5 * 1.5 =
 the point are possible. Values are float64 here: a product of two elements is exact, so is a cut value times 2**F, and so is
 the sum of as many as an instruction has.
 
-The sum stands twice: here for numpy, and in aligned_sum_loop.py as a loop that numba compiles (the extra `fast`), with the
-same bits. Loading numba takes as long as numpy needs for _LOOP_FROM_PRODUCTS; a process that has summed as many, or has
-loaded numba anyway, takes the loop.
+The sum is implemented twice: here for numpy, and in aligned_sum_loop.py as a loop that numba compiles (the extra
+`fast`), with the same bits. Loading numba takes as long as numpy needs for _LOOP_FROM_PRODUCTS. A process that has
+computed that many, or has loaded numba anyway, uses the loop.
 
 Several products may form one term, added exactly before the cut: groups of 16 of block-scaled 4-bit elements.
 """
@@ -88,7 +88,7 @@ def aligned_sum(a: Terms, b: Terms, c: Elements, fractional_bits: int) -> Double
 
 
 def count_products(products: int) -> bool:
-    """Count products that this process sums. True: numba is there, and they are so many that loading its loops is worth while."""
+    """Count the products of this process. True if numba is installed, and there are enough of them to pay for loading it."""
     _work.products += products
     is_worth_loading = _work.products >= _LOOP_FROM_PRODUCTS or "numba" in sys.modules
     return is_worth_loading and compiler() is not None
@@ -105,7 +105,7 @@ def compiled_loop() -> Callable[..., None] | None:
 
 
 def float32_sum(a: Terms, b: Terms, c: Floats, arithmetic: Arithmetic) -> Floats | None:
-    """D of float32 by one compiled loop for all of it, on all cores; None if that is not for these: ask `aligned_sum`."""
+    """D of float32 by one compiled loop on all cores; None if the loop does not support the operands: use `aligned_sum`."""
     terms, elements = a.values.shape[2:]
     loop = compiled_loop() if elements == 1 and count_products(0) else None
     if loop is None:

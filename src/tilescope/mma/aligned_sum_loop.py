@@ -1,7 +1,7 @@
 """The aligned sum of aligned_sum.py by a loop that numba compiles (the extra `fast`).
 
-One row of A at a time meets all columns of B, term after term, so that the inner loops run along n and become vector
-instructions. The same products, cuts and exact sums: all bits are those of numpy's.
+One row of A at a time is multiplied by all columns of B, term after term, so that the inner loops run along n and
+become vector instructions. Products, truncations and exact sums are the same as numpy's, so all bits are equal.
 
 Importing this module loads numba; it compiles the loop for its first arguments, and keeps the result on disk.
 """

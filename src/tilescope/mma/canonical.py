@@ -53,7 +53,7 @@ Index = TypeVar("Index", int, npt.NDArray[np.int64])
 
 CANONICAL_SWIZZLE = rule(
     "canonical-swizzle",
-    "Tensor cores read K-major operands with none, 32B, 64B and 128B, MN-major ones also with 128B_ATOM_32B.",
+    "Tensor cores read K-major operands with none, 32B, 64B and 128B, and MN-major operands also with 128B_ATOM_32B.",
     argument="swizzle",
     found="{major}-major with swizzle {swizzle}",
     limit="tensor cores read {major}-major operands with {modes:, }",
@@ -81,7 +81,7 @@ CANONICAL_TYPE = CANONICAL_ELEMENT.worded(
 )
 DESCRIPTOR_LAYOUT = rule(
     "descriptor-layout",
-    "A descriptor reads tiles of a tensor core's own atoms, which follow each other by column or by row.",
+    "A descriptor reads tiles made of a tensor core's atoms, stored one after another by column or by row.",
     argument="layout",
     found="{layout}",
     limit="a descriptor reads whole atoms of {major}-major {mode}, {atom_bits} bits, by column or by row",
@@ -194,12 +194,12 @@ class CanonicalLayout(Value):
 
     @property
     def core_matrix(self) -> tuple[int, int]:
-        """What lies in one column of chunks, mn x k elements: 8 rows x 16 bytes (4 x 32 for 128B_ATOM_32B)."""
+        """The contents of one column of chunks, mn x k elements: 8 rows x 16 bytes (4 x 32 for 128B_ATOM_32B)."""
         return oriented(self.major, self.atom_rows, self._elements(self.swizzle.atom_bytes))
 
     @property
     def core_matrices(self) -> int:
-        """How many core matrices lie side by side in an atom.
+        """The number of adjacent core matrices in an atom.
 
         >>> [canonical_layout("K", mode, "bf16").core_matrices for mode in ("none", "32B", "64B", "128B")]
         [1, 2, 4, 8]
@@ -217,7 +217,7 @@ class CanonicalLayout(Value):
 
     @property
     def leading_step(self) -> tuple[int, int] | None:
-        """The (mn, k) that lies `leading_bytes` after (0, 0); None if the hardware ignores the field.
+        """The (mn, k) at `leading_bytes` after (0, 0); None if the hardware ignores the field.
 
         >>> for major in ("K", "MN"):
         ...     for swizzle in ("none", "64B"):
@@ -235,7 +235,7 @@ class CanonicalLayout(Value):
 
     @property
     def stride_step(self) -> tuple[int, int]:
-        """The (mn, k) that lies `stride_bytes` after (0, 0)."""
+        """The (mn, k) at `stride_bytes` after (0, 0)."""
         mn, k = self.atom
         return (0, k) if self.swizzle.bits and self.major == "MN" else (mn, 0)
 
@@ -281,7 +281,7 @@ class CanonicalLayout(Value):
 
     @property
     def basis(self) -> Basis:
-        """Whether a card was measured to read it, or only documents say so."""
+        """Whether it was measured on a card, or is only documented."""
         return "measured" if any(reader.basis == "measured" for reader in self.readers) else "documented"
 
     @classmethod
@@ -303,7 +303,7 @@ class CanonicalLayout(Value):
         return None if canonical._same_tile(layout) is None else canonical
 
     def _same_tile(self, layout: Layout) -> Layout | None:
-        """The same tile made of these atoms, in either order; None if the layout is no such tile."""
+        """The same tile made of these atoms, in either order; None if the layout is not such a tile."""
         atoms = (layout.major, layout.swizzle, layout.element_bits, layout.atom, layout.padding_bytes)
         if atoms == (self.major, self.swizzle, self.element_bits, self.atom, 0):
             return layout
@@ -395,9 +395,9 @@ class CanonicalLayout(Value):
             MN-major  none        start + k/8 * leading + k%8 * 16    + mn/8 * stride     + mn%8 * e
             MN-major  swizzled    start + k/8 * stride  + k%8 * span  + mn/span * leading + mn%span * e
 
-        e: bytes of an element. In 128B_ATOM_32B an atom has 4 k, not 8. Of a K-major swizzled operand a dense instruction
-        stays within the span, so that leading is ignored. A sparse one reads 64 bytes of B: in 32B its second half lies
-        leading bytes further on (measured for wgmma.sp).
+        e: bytes of an element. In 128B_ATOM_32B an atom has 4 k, not 8. In a K-major swizzled operand, a dense
+        instruction stays within the span, so leading is ignored. A sparse one reads 64 bytes of B: in 32B its second
+        half is leading bytes further on (measured for wgmma.sp).
 
         >>> layout = canonical_layout("K", "none", "bf16")
         >>> layout.logical(9, 8, start=0x400, leading_bytes=128, stride_bytes=256) == 0x400 + 256 + 16 + 128
@@ -442,7 +442,7 @@ def canonical_layout(
     return CanonicalLayout(major, swizzle, row.smem_bits)
 
 
-@cache  # asked for every candidate of a plan
+@cache  # cached for the candidates of a plan
 def readable_bits(instruction: str, major: Major, swizzle: Swizzle | None = None) -> tuple[int, ...]:
     """Widths of the elements that an instruction reads in this layout (in any where none is named), the narrowest first.
 

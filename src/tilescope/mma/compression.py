@@ -53,7 +53,7 @@ _TYPES = tuple({**_MMA_TYPES, **_TCGEN05_TYPES})
 
 SPARSE_TYPE = rule(
     "sparse-type",
-    "Sparse are matrices of the types that mma.sp, wgmma.sp or tcgen05.mma.sp multiply.",
+    "Sparse matrices have the types that mma.sp, wgmma.sp or tcgen05.mma.sp multiply.",
     argument="data_type",
     found="{data_type}",
     limit="a sparse A is {known:, }",
@@ -64,7 +64,7 @@ SPARSE_TYPE = rule(
 )
 SPARSE_SHAPE = rule(
     "sparse-shape",
-    "A sparse matrix has whole groups in k, and whole instructions in m and k if one is named.",
+    "A sparse matrix has whole groups along k, and whole instructions along m and k if an instruction is passed.",
     argument="a",
     found="a matrix of {shape: x }",
     limit="{holder} takes {rows} rows and {columns} elements of k",
@@ -75,7 +75,7 @@ SPARSE_SHAPE = rule(
 )
 SPARSE_SELECTOR = rule(
     "sparse-selector",
-    "The sparsity selector says which lanes of four hold the metadata: there are as many as fit.",
+    "The sparsity selector chooses the lanes of every four that hold the metadata, and is below the number of choices.",
     argument="selector",
     found="selector = {selector}",
     limit="{instruction} of {data_type} reads {lanes} of four lanes, so that its selector is {known:or}",
@@ -90,7 +90,7 @@ TCGEN05_SELECTOR = SPARSE_SELECTOR.worded(
 )
 SPARSE_METADATA = rule(
     "sparse-metadata",
-    "Metadata names two different places of every group; of tf32 it is 0x4 or 0xe.",
+    "Metadata selects two different positions of every group; for tf32 it is 0x4 or 0xe.",
     argument="metadata",
     found="{nibble:#x} for row {row}, k {first} to {last}",
     limit="metadata of {data_type} is one of {known:, }",
@@ -216,7 +216,7 @@ class _CellForm(NamedTuple):
     layout: TmemLayout
 
     def _entry_cells(self) -> CellPlaces:
-        """Where the entry of every element (m, k) lies."""
+        """The place of the entry of every element (m, k)."""
         return cells_of(self.layout.bit_addresses()[..., 0])
 
     def metadata_shape(self, m: int, k: int) -> tuple[int, ...]:
@@ -250,7 +250,7 @@ def _untiled(blocks: Matrix) -> Matrix:
 
 
 def _form(instruction: str | None, row: DataType, selector: int) -> _NibbleForm | _LaneForm | _CellForm:
-    """How the metadata of an instruction lies; None: as nibbles."""
+    """The layout of an instruction's metadata; None: nibbles."""
     selector = integer("selector", selector)
     if instruction is None:
         return _NibbleForm(row, k=group_elements(row))
@@ -283,7 +283,7 @@ def _sparse_type(data_type: Any) -> DataType:
 
 
 def _check_shape(shape: tuple[int, ...], form: _NibbleForm | _LaneForm | _CellForm, row: DataType) -> None:
-    """Refuse what is not whole groups, or whole instructions."""
+    """Refuse anything but whole groups, or whole instructions."""
     m, k = shape
     if m % form.rows == 0 and k % form.k == 0:
         return

@@ -76,7 +76,7 @@ class WgmmaLoop(DescriptorLoop):
 
     @property
     def transpose_fact(self) -> tuple[str, str]:
-        """The immediate that says the majorness; types other than those of 16 bits have none.
+        """The immediate for the majorness; only 16-bit types have one.
 
         >>> wgmma_descriptors((64, 128), "e4m3").transpose_fact
         ('imm-trans-a', 'none: e4m3 is read K-major alone')
@@ -137,7 +137,7 @@ class Tcgen05Loop(DescriptorLoop):
 
     @property
     def transpose_fact(self) -> tuple[str, str]:
-        """The bit of the instruction descriptor that says the majorness."""
+        """The bit of the instruction descriptor for the majorness."""
         is_mn = self.canonical.major == "MN"
         bit = TRANSPOSE_BITS[self.operand]
         return f"transpose {self.operand}", f"{int(is_mn)} (bit {bit} of the instruction descriptor)"
@@ -154,7 +154,7 @@ class Tcgen05PairLoop(Tcgen05Loop):
 
     form: ClassVar[str] = "cta_group::2"
     blocks: ClassVar[int] = 2
-    _extends_a_kind: ClassVar[bool] = True  # of one block alone, the loop is a value of its own
+    _extends_a_kind: ClassVar[bool] = True  # for one block, the loop is a value by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def _tile_layout(
 ) -> Layout:
     """The tile in atoms of a canonical layout; refused where the instruction does not read it."""
     shape = pair("tile", tile, 1)
-    raise_all(kind.unreadable(shape, data_type, operand, canonical))  # before what atoms say of the shape
+    raise_all(kind.unreadable(shape, data_type, operand, canonical))  # before the description of atoms in the shape
     return canonical.tile(shape, atom_order=atom_order, start=smem_address)
 
 
@@ -297,7 +297,7 @@ class Consumer(NamedTuple):
         return self.loop is not None
 
     def basis(self, canonical: CanonicalLayout | None) -> Basis:
-        """What the layout's address map rests on: lanes read what their addresses say."""
+        """The basis of the layout's address map: lanes read the addresses that they compute."""
         return canonical.basis if self.reads_by_descriptor and canonical is not None else "measured"
 
     def mn_major_bits(self) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from tilescope.sentence import argument_said, printed
 
 TMEM_DATAPATH = rule(
     "tmem-datapath",
-    "tcgen05.mma has certain m for one block, a pair and .ws; PTX calls their layouts A to G.",
+    "tcgen05.mma supports certain m for one block, a pair and .ws; PTX names their layouts A to G.",
     argument="shape",
     found="m {m}, cta_group {asked}[[, {options:, }]]",
     limit="tensor memory has the layouts {known:; }",
@@ -53,7 +53,7 @@ class Datapath:
     ws: tuple[bool, ...]
     sparse: tuple[bool, ...]
     is_half: bool = False  # 16 lanes of each quarter are used, so that the base may be at lane 16
-    a_source: str | None = ""  # what says where A lies; "": several sources agree; None: none does
+    a_source: str | None = ""  # the source for the place of A; "": several sources agree; None: none
 
     @property
     def rows(self) -> int:
@@ -62,7 +62,7 @@ class Datapath:
 
     @property
     def n_parts(self) -> int:
-        """Pieces into which n is cut, one below the other; A lies in the lanes of each of them."""
+        """Pieces into which n is cut, one below the other; A is in the lanes of each of them."""
         return 1 if self.is_half else TMEM_LANES // self.rows
 
     @property
@@ -79,7 +79,7 @@ class Datapath:
 
     @property
     def is_ws_alone(self) -> bool:
-        """Whether only .ws has it."""
+        """Whether only .ws supports it."""
         return self.ws == _YES
 
     @property
@@ -153,7 +153,7 @@ def known_datapath(m: int, cta_group: object = 1, ws: bool = False, sparse: bool
 
 
 def _nearest(m: int, cta_group: int | None, ws: bool, sparse: bool) -> Datapath:
-    """What to ask for instead: this m in the form that has it, or the nearest m of the form that was asked for."""
+    """The suggestion: this m in a form that supports it, or the nearest m of the requested form."""
 
     def distance(row: Datapath) -> tuple[bool, bool, bool, int]:
         return row.cta_group != cta_group, ws not in row.ws, sparse not in row.sparse, abs(row.m - m)
@@ -163,7 +163,7 @@ def _nearest(m: int, cta_group: int | None, ws: bool, sparse: bool) -> Datapath:
 
 
 def _changes_to(row: Datapath, cta_group: int | None, ws: bool, sparse: bool) -> tuple[str, ...]:
-    """The arguments, beside m, that have to change to reach a layout."""
+    """The arguments, besides m, that have to change to reach a layout."""
     changes = []
     if row.cta_group != cta_group:
         changes.append(argument_said("cta_group", row.cta_group))

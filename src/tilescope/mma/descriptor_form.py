@@ -6,7 +6,7 @@
 
     0x4000004000010040     wgmma: mode 1 (128B), stride 0x40 * 16 = 1024, leading 1 * 16, start 0x40 * 16 = 0x400
 
-Bits between the fields are zero; a word that has others set is no such descriptor.
+Bits between the fields are zero; a word with other bits set is not a descriptor of this form.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tilescope.swizzle import SWIZZLE, Swizzle
 
 DESCRIPTOR_RESERVED = rule(
     "descriptor-reserved",
-    "Bits of a descriptor that belong to no field are zero, and its constants are what PTX says.",
+    "Bits of a descriptor that belong to no field are zero, and its constant fields have the values that PTX "
+    "specifies.",
     argument="word",
     found="{word:#x} has bits {bits:, } set",
     limit="a {descriptor} keeps bits {reserved} zero",
@@ -107,12 +108,12 @@ class DescriptorForm:
 
     @property
     def swizzle_bits(self) -> str:
-        """Where the code of the swizzle stands: "62-63"."""
+        """The bits of the swizzle's code: "62-63"."""
         field = self.word.field("swizzle")
         return f"{field.low}-{field.high}"
 
     def word_problems(self, word: int) -> Iterator[Violation]:
-        """Why a 64-bit word is no such descriptor: bits that must be zero, its version, a code that has no mode."""
+        """Why a 64-bit word is not such a descriptor: bits that must be zero, its version, or an undefined swizzle code."""
         name = self.word.name
         values = self.word.decode(word)
         ones = self.word.reserved_ones(word)

@@ -139,7 +139,7 @@ class DescriptorLoop(Value):
         """Physical byte address at which element (mn, k) of the tile is read, as an (mn, k) array."""
         read = (self.canonical.major, self.block_mn, self.k_per_step, self.layout.element_bits)
         first = self[0][0]
-        if first.leading_is_address:  # every step names an atom of its own
+        if first.leading_is_address:  # every step reads another atom
             return np.block([[step.addresses(*read) for step in block] for block in self.descriptors])
         # All steps differ only in their start, so the first one's offsets serve all; a plan is proven by these addresses.
         offset = first.physical(first.addresses(*read)) - first.start_address
@@ -148,7 +148,7 @@ class DescriptorLoop(Value):
 
     @property
     def k_per_step(self) -> int:
-        """Elements along k that one instruction takes: 32 bytes of them (48 where asked for)."""
+        """Elements along k of one instruction: 32 bytes of them (48 if requested)."""
         return self.k_step_bytes * 8 // self.data_type.smem_bits
 
     @property
@@ -181,7 +181,7 @@ class DescriptorLoop(Value):
 
     @property
     def transpose_fact(self) -> tuple[str, str]:
-        """What the instruction is told of majorness, which no operand descriptor holds: name and value.
+        """The instruction's operand for the majorness, which no operand descriptor contains: name and value.
 
         >>> from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
         >>> wgmma_descriptors((64, 64), "bf16", major="MN", operand="B").transpose_fact
@@ -226,7 +226,7 @@ class DescriptorLoop(Value):
     def findings(self) -> tuple[Violation, ...]:
         """A warning where the tile starts at an address that TMA cannot write to.
 
-        The instruction itself takes every multiple of 16, and tiles that threads store may lie there.
+        The instruction accepts every multiple of 16, and tiles that threads store may be at such addresses.
         """
         return tma_alignment_findings(self.layout)
 

@@ -7,8 +7,8 @@
 A product is aligned by the sum of its factors' exponents; nothing is aligned to a product that is zero, so a zero among
 the factors has an exponent below all others. An accumulator of zero counts with exponent -133, which is then the least.
 
-Types of up to 16 bits are looked up in a table of all their codes; float16, float32 and tf32 are taken apart by their bits. A tf32
-keeps ten of its 23 fractional bits: the rest is cut off, whatever it is, so that some NaN become infinite.
+Types of up to 16 bits are looked up in a table of all their codes; float16, float32 and tf32 are decomposed into their
+bits. A tf32 has ten of its 23 fractional bits. The rest is truncated even in a NaN, so some NaN become infinite.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LEAST_EXPONENT = {
 
 
 class Elements(NamedTuple):
-    """Values and exponents of an array of elements; what is not finite is 0 among the values."""
+    """Values and exponents of an array of elements; infinities and NaN have the value 0."""
 
     values: Doubles
     exponents: Exponents
@@ -144,7 +144,7 @@ def _of_finite_float16(bits: npt.NDArray[np.uint16]) -> Elements | None:
 
 
 def _of_float32(bits: npt.NDArray[np.uint32]) -> Elements:
-    """float32 by its bits: a subnormal has the least exponent by itself; so has a zero here."""
+    """float32 by its bits: a subnormal has the smallest exponent, and a zero gets it here."""
     field = (bits >> np.uint32(_FLOAT32_FRACTION_BITS)).astype(np.int16) & np.int16(_FLOAT32_EXPONENT_MASK)
     exponents = np.maximum(field, np.int16(1)) - np.int16(_FLOAT32_BIAS)
     with np.errstate(invalid="ignore"):  # signalling NaN

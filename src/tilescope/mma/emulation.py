@@ -1,4 +1,4 @@
-"""A matrix product as the chip makes it: TMA, swizzled shared memory, tensor core; every byte where it would lie.
+"""A matrix product as the chip computes it: TMA, swizzled shared memory, tensor core, with every byte at its address.
 
     A (m, k)  ──┐  global memory ── TMA boxes ──▶ shared memory ─┬─ ldmatrix ──▶ fragments ──▶ mma      ─┐
     B (k, n)  ──┘  K-major or MN-major           canonical atoms └─ descriptors, K step by K step: wgmma, ├─▶ D (m, n)
@@ -220,7 +220,7 @@ def _summed_in_registers(
 def _sparse_in_registers(
     path: OperandPath, operands: tuple[Matrix, Matrix], initial: Matrix, arch: ArchName | None, *, exact_sum: bool
 ) -> Matrix:
-    """D of mma.sp or wgmma.sp: half of A (m, k) is brought and read, and an instruction takes 64 bytes of B (n, k)."""
+    """D of mma.sp or wgmma.sp: half of A (m, k) is loaded and read, and an instruction takes 64 bytes of B (n, k)."""
     row = path.row
     left, right = operands
     m, k = left.shape
@@ -271,7 +271,7 @@ def _own_arch(feature: str) -> str:
 
 
 def _tcgen05_arithmetic(arch: ArchName | None, row: DataType, scaling: Scaling | None) -> Arithmetic:
-    """How tcgen05.mma adds products of the type, of the kind that its scale factors ask for."""
+    """How tcgen05.mma accumulates products of the type, in the kind that its scale factors need."""
     kind = tcgen05_for(row) if scaling is None else scaling.format.kind_row
     return arithmetic_of(_own_arch("tcgen05") if arch is None else arch, f"tcgen05.{kind.name}", row)
 
@@ -279,7 +279,7 @@ def _tcgen05_arithmetic(arch: ArchName | None, row: DataType, scaling: Scaling |
 def _of_every_block(
     path: OperandPath, product: Tcgen05Product, left: Matrix, right: Matrix
 ) -> list[tuple[Matrix, Matrix, Matrix]]:
-    """What tcgen05 takes from each block: A and B as they are brought and read, and the metadata of a sparse A."""
+    """The operands of tcgen05 from each block: A and B as loaded and read, and the metadata of a sparse A."""
     stored, metadata = compressed(left, path.row) if product.sparse else (left, left[:, :0])
     if path.shares:
         rows = [np.arange(*share.a_rows) for share in path.shares]

@@ -1,8 +1,8 @@
 """Which lane holds which element of a matrix in registers: fragments of mma, wgmma, wmma, ldmatrix and stmatrix.
 
-Nearly every fragment is one arrangement with other numbers. Eight rows lie side by side in the warp, four lanes
-to a row; a lane holds `w` neighbours (what fills a register), then the same 8 rows further down, then 4 w further
-right. The A operand of mma.m16n8k8 in bf16, w = 2:
+Nearly every fragment is the same arrangement with other numbers. Eight rows are adjacent in the warp, with four lanes
+for each row. A lane holds `w` neighbours (one register), then the same 8 rows further down, then 4 w further right. The
+A operand of mma.m16n8k8 in bf16, w = 2:
 
     k            0    1    2    3    4    5    6    7
     row  0      T0V0 T0V1 T1V0 T1V1 T2V0 T2V1 T3V0 T3V1          T: thread (lane), V: value of that thread
@@ -24,10 +24,11 @@ word a lane, eight nibbles of four bits (see sparsity.py); quad g of the warp ha
     f16, bf16, tf32   lane j      row g, 4j to 4j+3    row g + 8, the same
     8 and 4 bits      lane j      row g + 8 (j mod 2), groups 8 (j / 2) to 8 (j / 2) + 7
 
-Where one or two lanes of a quad are enough, the other lanes may hold copies: the sparsity selector says which are read.
+If one or two lanes of a quad are enough, the other lanes may hold copies: the sparsity selector chooses which are read.
 
-The documents leave open where elements of a wmma lie. An H200 was asked: it multiplies by mma, and a wmma's fragments are those
-of its mma, whether the matrix was loaded by rows or by columns. ptxas writes the same for sm_80 to sm_120.
+The documentation does not specify the elements of a wmma fragment. They were measured on an H200: it multiplies by mma,
+and a wmma's fragments are those of its mma, for matrices loaded by rows or by columns. ptxas generates the same for
+sm_80 to sm_120.
 
     wmma.m16n16k16    A of one mma.m16n8k16; B and D of two, side by side
     wmma.m32n8k16     B of one; A and D of two, one below the other
@@ -76,7 +77,7 @@ Index = TypeVar("Index", int, npt.NDArray[np.int64])
 
 FRAGMENT_ORDER = rule(
     "fragment-order",
-    "Only mma.m8n8k4 with f16 takes other orders than .row.col.",
+    "Only mma.m8n8k4 with f16 supports other orders than .row.col.",
     argument="instruction",
     found="{instruction} with A .{a_order} and B .{b_order}",
     limit="only mma.m8n8k4 with f16 takes other orders than .row.col",
@@ -117,7 +118,7 @@ class Fragment(Value):
 
     @property
     def content(self) -> str:
-        """What the values are: elements of the type, or nibbles of metadata.
+        """The kind of the values: elements of the type, or nibbles of metadata.
 
         >>> fragment("mma.sp.m16n8k32", operand="E", data_type="f16").content
         'nibbles (A of float16)'
@@ -155,7 +156,7 @@ class Fragment(Value):
         return inverse.grouped(*self._cute_shape, *more)
 
     def _to_first_copy(self) -> Modes:
-        """From an index to the lowest thread and value that hold it: copies lie along modes of stride 0."""
+        """From an index to the lowest thread and value that hold it: copies are modes of stride 0."""
         mode_of_stride: dict[int, tuple[int, int]] = {}  # extent, and what a step is worth in thread + threads * value
         worth = 1
         for extent, stride in self.tv_layout.pairs:
@@ -258,7 +259,7 @@ class Fragment(Value):
         return self.threads * self.values // (self.matrices * rows * columns)
 
     def register_of(self, value: int) -> tuple[int, int]:
-        """The 32-bit register that a value lies in, and its lowest bit there.
+        """The 32-bit register of a value, and its lowest bit there.
 
         >>> fragment("mma.m16n8k16", operand="A", data_type="bf16").register_of(5)
         (2, 16)

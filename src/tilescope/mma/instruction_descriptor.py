@@ -242,7 +242,7 @@ class InstructionDescriptor(Documented, Value):
 
 
 def _only_type(kind: Tcgen05Kind) -> str:
-    """The type of A where the kind has one alone."""
+    """The type of A if the kind has only one."""
     first, *others = kind.codes
     if others:
         raise NO_A_TYPE.error(kind=kind.name, types=tuple(kind.codes), first=first)
@@ -250,7 +250,7 @@ def _only_type(kind: Tcgen05Kind) -> str:
 
 
 def _scale_type(kind: Tcgen05Kind, asked: str | None) -> str | None:
-    """The type of the scale factors: what was asked for, or the kind's last."""
+    """The type of the scale factors: the requested one, or the kind's last."""
     if asked is None and not kind.scales:
         return None
     return known_name("scale_type", kind.scales[-1] if asked is None else asked, list(_SCALE_CODES))
@@ -262,7 +262,7 @@ _FLAG_CODES: Mapping[int, str | int] = {0: False, 1: True}
 
 @cache
 def _code_meanings(mma_kind: str) -> Mapping[str, Mapping[int, str | int]]:
-    """What the codes stand for, of the fields that do not hold their number."""
+    """The meaning of the codes, for fields that do not contain their number."""
     kind = KINDS[mma_kind]
     types = {code: name for name, code in kind.codes.items()}
     return {

@@ -44,7 +44,7 @@ TCGEN05_FIELD = rule(
 )
 TCGEN05_MAJOR = rule(
     "tcgen05-major",
-    "MN-major operands of tcgen05 are of the types that PTX lets be transposed.",
+    "MN-major operands of tcgen05 have the types for which PTX allows transposition.",
     argument="{field}",
     found="{field} = {asked}",
     limit="{field} of kind {kind} with {beside:, } is {allowed: or }: {reason}",
@@ -151,13 +151,13 @@ def shapes_of(word: InstructionFields, kind: Tcgen05Kind) -> tuple[Shapes, ...]:
 
 
 class _Choice(NamedTuple):
-    """What a field may be, and the rule that says so."""
+    """The allowed values of a field, and the rule that limits them."""
 
     field: str
     value: object
     rule: Rule
     allowed: tuple[object, ...]  # the usual one first
-    reason: str | None = None  # why, where the kind alone does not decide
+    reason: str | None = None  # the reason, if it is not only the kind
     beside: Mapping[str, object] = {}  # what else decides
 
 

@@ -54,7 +54,7 @@ MATRIX_RANGE = rule(
 )
 MATRIX_OVERLAP = rule(
     "matrix-overlap",
-    "Two rows that are stored to one address are equal: which of them stays is not defined.",
+    "Two rows that are stored to the same address are equal: it is undefined which of them remains.",
     argument="lane_address",
     found="lanes {lanes:and} both give {address:#x}, with different rows",
     limit="which of two rows stays at one address is not defined",
@@ -185,7 +185,7 @@ def _row_offsets(
 
 
 def _row_problems(address: npt.NDArray[np.int64], smem_address: int, smem_end: int) -> Iterator[Violation]:
-    """Row addresses that are not aligned, or that lie outside of shared memory."""
+    """Row addresses that are misaligned, or outside of shared memory."""
     last = smem_end - ROW_BYTES
     wrong_by_rule = (
         (MATRIX_ALIGNMENT, address % ROW_BYTES != 0),

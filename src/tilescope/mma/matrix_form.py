@@ -8,8 +8,8 @@
     m16n16.b6x16_p32, .b4x16_p64                  packed as above                         always    x1, x2
     m16n8.b8 (stmatrix)      8 x 16   8-bit       16 elements                             always
 
-A packed value lands in the low bits of its byte. In m16n16 a register holds four consecutive rows of one column, as PTX has
-it; CuTe's copy atoms exchange bytes between their two registers afterwards. No card was asked.
+A packed value is stored in the low bits of its byte. In m16n16 a register holds four consecutive rows of one column, as
+in PTX; CuTe's copy atoms exchange bytes between their two registers afterwards. None of this was measured.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MATRIX_COUNT = rule(
 )
 MATRIX_TRANS = rule(
     "matrix-trans",
-    "m16n16 and m16n8 are always transposed, m8n16 never, m8n8 by choice.",
+    "m16n16 and m16n8 are always transposed, m8n16 never, and m8n8 optionally.",
     argument="transpose",
     found="transpose = {transpose}",
     limit="{form} never transposes",

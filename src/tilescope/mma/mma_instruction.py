@@ -40,7 +40,7 @@ WGMMA_TYPE = rule(
 )
 FRAGMENT_OPERAND = rule(
     "fragment-operand",
-    "wgmma reads B from shared memory, so that B has no fragment.",
+    "wgmma reads B from shared memory, so B has no fragment.",
     argument="operand",
     found="B of {instruction}",
     limit="wgmma reads B from shared memory, not from registers",
@@ -52,7 +52,7 @@ FRAGMENT_OPERAND = rule(
 )
 FRAGMENT_TYPE = rule(
     "fragment-type",
-    "An operand of an instruction takes the types that PTX lists for it.",
+    "The data type of an operand is one that PTX lists for the instruction.",
     argument="data_type",
     found="{data_type} for operand {operand}",
     limit="operand {operand} of {instruction} is {known:, }",
@@ -78,7 +78,7 @@ _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """A row of the table: one shape (n open for wgmma) with types that are arranged alike.
+    """A row of the table: one shape (n open for wgmma) with types that have the same fragments.
 
     >>> row = instructions("mma.m16n8k16")[0][0]
     >>> row.name, row.types, row.accumulators, row.per_register
@@ -87,7 +87,7 @@ class Instruction:
 
     family: str  # mma, wgmma, mma.sp, wgmma.sp or wmma
     warps: int  # that share the operands
-    in_registers: tuple[Operand, ...]  # the operands that lie there
+    in_registers: tuple[Operand, ...]  # the operands in registers
     m: int
     n: tuple[int, ...]
     k: int
@@ -221,7 +221,7 @@ _WGMMA = {name: row for row in INSTRUCTIONS if row.family == "wgmma" for name in
 
 
 def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
-    """The rows that `name` stands for, such as "mma.m16n8k16", "m64n128k16" or a whole PTX opcode; and its n.
+    """The rows for `name`, such as "mma.m16n8k16", "m64n128k16" or a whole PTX opcode; and its n.
 
     >>> rows, n = instructions("wgmma.m64n256k32")
     >>> [row.types for row in rows], n
@@ -255,14 +255,14 @@ def _table(family: str) -> tuple[Instruction, ...]:
 
 
 def chosen_operand(instruction: str, operand: object, held: tuple[Operand, ...]) -> Operand:
-    """The operand, refused where it does not lie in the registers of the instruction."""
+    """The operand; an error if it is not in the registers of the instruction."""
     if is_one_of(operand, ("B",)) and "B" not in held and "A" in held:
         raise FRAGMENT_OPERAND.error(instruction=instruction)
     return known_name("operand", operand, held)
 
 
 def chosen_type(instruction: str, operand: Operand, data_type: object, known: Iterable[str]) -> DataType:
-    """The type, refused where the operand does not take it; None stands for the only one."""
+    """The type; an error if the operand does not support it; None means the only one."""
     names = tuple(known)
     if data_type is None and len(names) == 1:
         return DataType.named(names[0])

@@ -30,7 +30,7 @@ _REFUSED_ADDEND = np.int16(20000)  # an exponent that no accumulator has
 _LEAST_ADDEND = 0x1000_0000  # the word of 2**-95
 _INFINITY = 0x7F80_0000
 _BIAS = np.int16(127)
-_MOST_SCALE = np.int16(120)  # a larger one is for zeros alone
+_MOST_SCALE = np.int16(120)  # only zeros have a larger one
 _LEAST_EXPONENT = np.int16(-126)
 _FLOAT64_FRACTION_BITS = 52
 
@@ -72,7 +72,7 @@ def _align(a: Exponents, b: Exponents, furthest: Exponents) -> None:
 
 
 def _scale(furthest: Exponents, fractional_bits: int, up: npt.NDArray[np.int32], down: npt.NDArray[np.int32]) -> None:
-    """The words of the powers of two that bring F fractional bits before the point, and that bring them back."""
+    """The words of the powers of two that move F fractional bits before the point, and that move them back."""
     for column in range(len(furthest)):
         exponent = np.int16(furthest[column] - fractional_bits)
         up[column] = np.int32(np.int16(_BIAS - max(exponent, np.int16(-_MOST_SCALE)))) << 23

@@ -9,12 +9,13 @@ neighbours. Which neighbours depends on majorness, which is not in the word (the
 
 The two change roles between MN-major none and MN-major swizzled: the usual source of wrong descriptors.
 
-The XOR of the swizzle takes its line from (address / 128 - base_offset). With base offset 0 the pattern starts
-where the absolute address says, as TMA wrote it, also when the descriptor starts in the middle of an atom.
+The XOR of the swizzle takes its line from (address / 128 - base_offset). With base offset 0 the pattern follows the
+absolute address, as TMA wrote it, even if the descriptor starts in the middle of an atom.
 
-wgmma's descriptor was measured on an H200; tcgen05's is known from documentation. tcgen05 also reads MN-major 32-bit elements in
-128B atoms of 32 bytes, and its leading field may hold an address (bit 52, sm_103a), at which a step of 48 bytes goes on where it
-runs over the end of its 128-byte row (drawn in descriptor_loop.py). That may lie anywhere: a ring of buffers needs no copy at its seam.
+wgmma's descriptor was measured on an H200; tcgen05's is known from documentation. tcgen05 also reads MN-major 32-bit
+elements in 128B atoms of 32 bytes, and its leading field may contain an address (bit 52, sm_103a), at which a step of
+48 bytes continues beyond the end of its 128-byte row (drawn in descriptor_loop.py). This address is arbitrary: a ring
+of buffers needs no copy at its seam.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ MAX_ROWS = 256
 
 LEADING_ADDRESS = rule(
     "tcgen05-leading-address",
-    "A leading address exists K-major with swizzle 128B and base offset 0, on sm_103a.",
+    "Leading holds an address only for K-major operands with swizzle 128B and base offset 0, on sm_103a.",
     argument="leading_is_address",
     found="leading_is_address with swizzle {swizzle} and base offset {base_offset}",
     limit="a leading address needs swizzle 128B and base offset 0 (sm_103a)",
@@ -130,7 +131,7 @@ class OperandDescriptor(Value):
             "base_offset": values["base_offset"],
             "swizzle": cls.form.swizzles[values["swizzle"]],
         }
-        if "leading_is_address" in values:  # a field of tcgen05's word alone
+        if "leading_is_address" in values:  # a field only in tcgen05's word
             arguments["leading_is_address"] = bool(values["leading_is_address"])
         return cls(**arguments)
 
@@ -173,7 +174,7 @@ class OperandDescriptor(Value):
     def _continued(self, logical: npt.NDArray[np.int64], k_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The addresses of a step that goes on at the leading address where its 128-byte row ends.
 
-        `k_bytes` says how far along k each element lies.
+        `k_bytes` has the position of each element along k.
         """
         beyond_bytes = self.start_address % SMEM_LINE_BYTES + k_bytes - SMEM_LINE_BYTES
         from_first_row_bytes = logical - self.start_address - k_bytes

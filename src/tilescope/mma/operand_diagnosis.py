@@ -101,7 +101,7 @@ class Diagnosis(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What an instruction reads of a tile, or where a layout has all of it; and where these elements were written."""
+    """The elements of a tile that an instruction reads, or a layout's addresses of all of them; and where they were written."""
 
     reader: OperandDescriptor | Layout
     major: Major
@@ -112,13 +112,13 @@ class Read(NamedTuple):
 
     @property
     def is_only_cut_short(self) -> bool:
-        """Whether all that was written is read where it lies."""
+        """Whether everything that was written is read from its place."""
         is_written = self.written != NOT_WRITTEN
         return not is_written.all() and bool((self.addresses == self.written)[is_written].all())
 
 
 class FieldChange(NamedTuple):
-    """A field of a descriptor or a layout: what would be right, and what it says."""
+    """A field of a descriptor or a layout: the correct value, and the actual one."""
 
     cause: Cause
     right: int | str | None
@@ -150,7 +150,7 @@ def diagnosed(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
         best = min(fits, key=lambda fit: len(fit.changes))
         messages = [filled(sentences[change.cause], _facts(change, tile.writer)) for change in best.changes]
         if flip and any(change.cause == "majorness" for change in best.changes):
-            dimension = "k" if read.major == "K" else "mn"  # nobody said which dimension of the map is innermost
+            dimension = "k" if read.major == "K" else "mn"  # the innermost dimension of the map was not specified
             messages.append(filled(_INNERMOST_UNSAID, {"dimension": dimension, "major": read.major}))
         return Diagnosis(best.changes[0].cause, " ".join(messages), best.right, best.major)
     if (read.written == NOT_WRITTEN).any():
@@ -165,7 +165,7 @@ def _facts(change: FieldChange, writer: str) -> dict[str, int | str | None]:
 
 
 def _unexplained(reader: OperandDescriptor | Layout, tile: WrittenTile) -> Diagnosis:
-    """What can be said where no single change makes the reader fit."""
+    """The message if no single change makes the reader match."""
     if isinstance(reader, Layout):
         return Diagnosis("several", "More than one thing differs between the tile and the layout.")
     name = f"{reader.form.instruction} descriptor"
@@ -260,7 +260,7 @@ def _fitted(aimed: OperandDescriptor, major: Major, written: Addresses, element_
     start = int(logical[0, 0])
 
     def address_of(step: tuple[int, int] | None) -> int | None:
-        """Where the element at (mn, k) lies; None if that is beyond what is read."""
+        """The place of the element at (mn, k); None if it is not read."""
         if step is None or step[0] >= written.shape[0] or step[1] >= written.shape[1]:
             return None
         return int(logical[step])
@@ -307,7 +307,7 @@ def _descriptor_changes(
 
 
 def wrong_half(source: AnyMap | Layout, tile: WrittenTile, major: Major, cta_rank: int) -> Diagnosis | None:
-    """The mistake if the copies bring the rows of the pair's other block; None if they bring this block's own."""
+    """The mistake if the copies load the rows of the pair's other block; None if they load this block's own."""
     cta_rank = one_of("cta_rank", cta_rank, (0, 1))
     rank = None if isinstance(source, Layout) else source.rank
     if rank != 2:

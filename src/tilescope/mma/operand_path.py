@@ -40,7 +40,7 @@ _MMA_PRODUCTS = [mma for mma in INSTRUCTIONS if (mma.family, mma.m, mma.n) == ("
 
 MMA_SHAPE = rule(
     "mma-shape",
-    "A is m x k and B is k x n, with one k, and both are whole numbers of the blocks that an instruction takes.",
+    "A is m x k and B is k x n with the same k, and both are multiples of the instruction's shape.",
     argument="a, b",
     found="A is {a: x }, B is {b: x }",
     limit="A is m x k and B is k x n, with one k",
@@ -63,7 +63,7 @@ PARTIAL_BLOCKS = MMA_SHAPE.worded(
 )
 MMA_TYPE = rule(
     "mma-type",
-    "ldmatrix and mma multiply certain types, and MN-major those of 16 bits alone.",
+    "ldmatrix and mma multiply only certain types, and MN-major operands only with 16 bits.",
     argument="data_type",
     found="{data_type}, {major}-major",
     limit="ldmatrix and mma multiply {known:, }; MN-major those of 16 bits alone",
@@ -142,7 +142,7 @@ class OperandPath(NamedTuple):
         return tile
 
     def _through_smem(self, operand: SmemOperand, tile: Layout, parts: list[Matrix], masks: list[int]) -> list[Matrix]:
-        """One operand of every block, brought and read; blocks of one mask hold the same, which is multicast to them."""
+        """One operand of every block, loaded and read; blocks of one mask have the same data, which is multicast to them."""
         smems = [np.zeros(tile.size_bytes + tile.alignment_bytes, np.uint8) for _ in parts]
         for mask in dict.fromkeys(masks or [1 << rank for rank in range(len(parts))]):
             ranks = [rank for rank in range(len(parts)) if mask >> rank & 1]
@@ -190,7 +190,7 @@ def _bring(layout: Layout, elements: Matrix, row: DataType, smems: list[Bytes]) 
 
 
 def _store_by_threads(layout: Layout, elements: Matrix, row: DataType, smems: list[Bytes]) -> None:
-    """Store every element of an operand where its layout says."""
+    """Store every element of an operand at its address in the layout."""
     if row.bits < 8:
         raise NARROW_ELEMENTS.error(layout=repr(layout), element_bits=row.bits)
     place = (layout.addresses() - _smem_base(layout))[..., None] + np.arange(row.bits // 8)
@@ -210,7 +210,7 @@ def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matri
 
 
 def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row: DataType, smem: Bytes) -> Matrix:
-    """What ldmatrix brings into the registers of mma, put together again as the fragments say."""
+    """The registers of mma after ldmatrix, put together again by the fragments."""
     block_mn = _MMA_M if operand == "A" else _MMA_N
     block_k = K_STEP_BYTES * 8 // row.smem_bits
     mma_fragment = fragment(_mma_for(consumer, row, tile, block_k), operand, row)
@@ -258,7 +258,7 @@ def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row:
 
 
 def _mma_for(consumer: Consumer, row: DataType, tile: Layout, block_k: int) -> str:
-    """The mma whose k is 32 bytes of the type as it lies in shared memory."""
+    """The mma whose k is 32 bytes of the type as stored in shared memory."""
     major = tile.major or "K"
     canonical = CanonicalLayout.of(tile) or CanonicalLayout(major, "none", tile.element_bits)
     fitting = mma_with_k(row, block_k)

@@ -10,8 +10,8 @@ In a cluster of pairs (cta_group::2) copies and commits are multicast:
     y = 1   │ pair 2, n N .. 2 N   │ pair 3          │     D: rows by x, all columns of y
             └──────────────────────┴─────────────────┘
 
-Blocks that hold the same part can share the work: each brings a piece of it and multicasts it to all. A stage may be
-overwritten once every pair that its blocks write into has read theirs; so tcgen05.commit signals all of them.
+Blocks that need the same part can share the work: each loads a piece of it and multicasts it to all. A stage may be
+overwritten once every pair that its blocks write to has read theirs, so tcgen05.commit signals all of them.
 """
 
 from __future__ import annotations

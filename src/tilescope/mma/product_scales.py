@@ -19,7 +19,7 @@ from tilescope.sentence import listed, printed
 
 MMA_SCALES = rule(
     "mma-scales",
-    "A block-scaled product has a kind, and one scale byte for each block of both operands.",
+    "A block-scaled product has a kind, and one scale byte for each block of elements of both operands.",
     argument="{operand}",
     found="an array of shape {shape}, {dtype}",
     limit="{format} has one {scale_type} byte for {block} elements of k: {scales: x } of them",

@@ -28,7 +28,7 @@ WIDE_STEP_BYTES = 48
 WIDE_LOOP_K = 768  # 4-bit elements: whole steps of 96 in whole atoms of 256
 TCGEN05_STEP = rule(
     "tcgen05-step",
-    "A K step of tcgen05 is 32 bytes; on sm_103a, of 4-bit elements K-major 128B, also 48.",
+    "A K step of tcgen05 is 32 bytes; on sm_103a also 48 bytes, for K-major 4-bit elements with 128B.",
     argument="k_step_bytes",
     found="k_step_bytes = {asked} with {element_bits}-bit elements, {major}-major {mode}, k = {k}",
     limit="a step is 32 bytes; 48 only of 4-bit elements, K-major 128B, with k a multiple of {wide_k} (sm_103a)",
@@ -52,7 +52,7 @@ WGMMA_ELEMENT = rule(
 )
 WGMMA_LAYOUT = rule(
     "wgmma-layout",
-    "wgmma reads the canonical layouts of PTX; MN-major ones hold elements of 16 bits.",
+    "wgmma reads the canonical layouts of PTX; elements of MN-major layouts have 16 bits.",
     argument="major, swizzle",
     found="{major}-major {mode} with {data_type}",
     limit=READS_OTHER_WIDTHS,
@@ -88,7 +88,7 @@ TCGEN05_ELEMENT = rule(
 )
 TCGEN05_LAYOUT = rule(
     "tcgen05-layout",
-    "tcgen05 reads the canonical layouts of PTX; elements below 8 bits only K-major.",
+    "tcgen05 reads the canonical layouts of PTX; elements below 8 bits must be K-major.",
     argument="major, swizzle",
     found="{major}-major {mode} with {data_type}",
     limit=READS_OTHER_WIDTHS,

@@ -42,7 +42,7 @@ _TCGEN05_READ = (
 _SOUND = _READ.format(leading=16, stride=1024, base=0)
 DESCRIPTOR_MAJOR = rule(
     "descriptor-major",
-    "128B_ATOM_32B exists for MN-major operands of 32 bits alone.",
+    "128B_ATOM_32B exists only for MN-major operands with 32-bit elements.",
     argument="major",
     found='major = "K"',
     limit="{swizzle} holds only MN-major elements of 32 bits; the fields are shown for those",
@@ -54,7 +54,7 @@ DESCRIPTOR_MAJOR = rule(
 )
 DESCRIPTOR_OVERLAP = rule(
     "descriptor-overlap",
-    "Neighbouring atoms that a descriptor steps over do not overlap.",
+    "Adjacent atoms of a descriptor do not overlap.",
     argument="{field}",
     found="{field} = {distance_bytes}",
     limit="an atom is {atom_bytes} bytes, so nearer neighbours overlap, if the operand has any there",
@@ -219,7 +219,7 @@ def _meanings(form: DescriptorForm, word: int, layout: CanonicalLayout | None) -
 
 
 def _pattern_start(base_offset: int, layout: CanonicalLayout) -> str:
-    """What the base offset says of the swizzle."""
+    """The effect of the base offset on the swizzle."""
     if layout.swizzle.bits == 0:
         return f"{base_offset}, ignored: nothing is swizzled"
     if base_offset == 0:

@@ -36,7 +36,7 @@ class ScaleFormat(Row):
 
     @classmethod
     def named(cls, name: object) -> ScaleFormat:
-        """The row called `name`; the kind's own name stands for its commonest format."""
+        """The row called `name`; a kind's name means its most common format."""
         return known_row(
             ScaleFormat, "scale format", "kind", name, SCALE_FORMATS, plain=_plain_name, spellings=_ALIASES
         )

@@ -1,8 +1,8 @@
 """Block scaling: which block of k shares a scale factor, and how the factors come to the tensor core.
 
-Four scales of a row share a 32-bit word; the id in the instruction descriptor says with which byte an instruction
-begins. Instructions of k = 96 (sm_103a, 4-bit kinds) take 3 or 6 scales, which run on into the next word. A sparse
-instruction takes twice the k with as many scales: its block is twice as long.
+Four scales of a row share a 32-bit word; the id in the instruction descriptor selects the byte of the first one.
+Instructions of k = 96 (sm_103a, 4-bit kinds) use 3 or 6 scales, which continue in the next word. A sparse instruction
+covers twice the k with as many scales: its block is twice as long.
 
     global, shared memory                      tcgen05.cp.32x128b.warpx4           tensor memory
     atom of 128 rows x 4 scales (512 bytes)    ──────────────────────────▶         4 columns, in all four quarters
@@ -20,7 +20,7 @@ The atom of 8 rows x 4 scales (TensorRT-LLM, FlashInfer) is a layout of global m
 
     (i/8 * atoms along k + b/4) * 32 + (i mod 8) * 4 + b mod 4
 
-How their kernels bring it to tensor memory stands in no document we know, so `steps` and `copies` refuse it.
+We found no documentation of its copy to tensor memory, so `steps` and `copies` refuse it.
 
 B of a pair with m = 128 (layout B of D) has its own place: with h = n/2 column i is in lanes i mod 32 + 64 (i/h)
 and 32 further on, column b/4 * 4 + (i mod h)/32. So the first half of n is in quarters 0 and 1, the second in 2 and
@@ -65,7 +65,7 @@ from tilescope.value import Value, row_field
 
 SCALE_K = rule(
     "scale-k",
-    "An instruction takes the k of its kind, and begins at a multiple of it.",
+    "An instruction covers the k of its kind, and begins at a multiple of it.",
     argument="k",
     found="k = {asked}",
     limit="an instruction of kind {kind} takes {steps: or }",
@@ -89,7 +89,7 @@ SCALE_ROWS = rule(
 )
 SCALE_ATOM_COPY = rule(
     "scale-atom-copy",
-    "tcgen05.cp and tcgen05.mma find scale factors in 128x4 atoms.",
+    "tcgen05.cp and tcgen05.mma support only scale factors in 128x4 atoms.",
     argument="atom",
     found="scale factors in {atom} atoms",
     limit="no document we know says how {atom} atoms get to tensor memory",
@@ -123,7 +123,7 @@ class ScaleStep(NamedTuple):
     """The location of the scale factors for one instruction along k."""
 
     k: int  # the first that it multiplies
-    column: int  # of tensor memory: where its word lies, counted from the first word
+    column: int  # of tensor memory: the column of its word, counted from the first word
     scale_id: int  # the byte of that word with which it begins
     scales: tuple[int, ...]  # blocks of a row that it scales
 
@@ -217,7 +217,7 @@ class ScaleLayout(Documented, Value):
         return offset
 
     def locate(self, offset: int) -> tuple[int, int] | None:
-        """The (row, block) whose scale lies at a byte; None for padding and beyond.
+        """The (row, block) of the scale at a byte; None for padding and beyond.
 
         >>> scale_layout(128, 256, "nvfp4").locate(597)
         (37, 5)
@@ -241,7 +241,7 @@ class ScaleLayout(Documented, Value):
     def columns_per_word(self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1) -> int:
         """Columns from one word of k to the next: `word_columns`, but 4 for B of a pair with m = 128, however wide.
 
-        There each half of n lies in quarters of its own.
+        There the halves of n are in different quarters.
 
         >>> scales = scale_layout(256, 1024, "nvfp4")
         >>> scales.columns_per_word("B"), scales.columns_per_word("B", m=128, cta_group=2)
@@ -252,7 +252,7 @@ class ScaleLayout(Documented, Value):
     def steps(
         self, k: int | None = None, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1
     ) -> tuple[ScaleStep, ...]:
-        """What the instructions along k need; `k` is that of the instruction: 96 for the wide ones of sm_103a.
+        """The scales that the instructions along k need; `k` is that of the instruction: 96 for the wide ones of sm_103a.
 
         `operand`, `m` and `cta_group` are as in `tensor_memory`.
 
@@ -282,9 +282,9 @@ class ScaleLayout(Documented, Value):
     ) -> TmemLayout:
         """The scales in tensor memory of one block: (row, block, copy) → bit address.
 
-        `m` is the instruction's: of a pair the pair's. Each scale lies in all four quarters. Only for B of a pair
-        with m = 128 (layout B) do two quarters have the first half of the columns, and two the second, so that n =
-        256 takes 4 columns for each word of k.
+        `m` is the instruction's: for a pair the pair's. Each scale is in all four quarters. Only for B of a pair with m
+        = 128 (layout B), two quarters have the first half of the columns, and two the second, so that n = 256 takes 4
+        columns for each word of k.
 
         >>> scale_layout(128, 256, "nvfp4").tensor_memory("A").place(77, 5)
         TmemPlace(cta=0, lanes=(13, 45, 77, 109), column=6, bit=8)
@@ -314,11 +314,10 @@ class ScaleLayout(Documented, Value):
         smem_address: int = 0,
         address: TmemAddress | int = 0,
     ) -> tuple[ScaleCopy, ...]:
-        """The tcgen05.cp instructions that bring the atoms from shared memory: one for every atom, into 4 columns.
+        """The tcgen05.cp instructions that copy the atoms from shared memory: one for every atom, into 4 columns.
 
-        For B of a pair with m = 128 one copy brings two atoms: that of the first half of n goes to quarters 0 and
-        1, that of the second half to quarters 2 and 3. Shared memory holds the two one after the other, word of k
-        by word of k.
+        For B of a pair with m = 128 one copy transfers two atoms: that of the first half of n goes to quarters 0 and 1,
+        that of the second half to quarters 2 and 3. In shared memory the two follow one another, for each word of k.
 
         >>> copy = scale_layout(128, 64, "nvfp4").copies(smem_address=0x2000)[0]
         >>> copy.shape, hex(copy.descriptor.encode())
@@ -334,7 +333,7 @@ class ScaleLayout(Documented, Value):
         in_halves = self._halves(operand, m, cta_group) == 2
         copies = []
         for word in range(along):
-            # an atom of every 128 rows; of a pair's B one copy brings the two atoms of this word
+            # an atom of every 128 rows; for a pair's B one copy transfers the two atoms of this word
             atoms = [2 * word] if in_halves else [row * along + word for row in range(down)]
             for row, atom in enumerate(atoms):
                 start = first + atom * ATOM_BYTES
@@ -360,7 +359,7 @@ class ScaleLayout(Documented, Value):
         return atoms.reshape(-1)
 
     def _refuse_small_atoms(self) -> None:
-        """Refuse to say how 8x4 atoms come to tensor memory."""
+        """Refuse 8x4 atoms: their copy to tensor memory is not documented."""
         if self.atom != "128x4":
             raise SCALE_ATOM_COPY.error(atom=self.atom)
 

@@ -65,7 +65,7 @@ Words = npt.NDArray[np.uint64]
 
 
 class ScaleAtom(NamedTuple):
-    """How the words of neighbouring rows lie in an atom: for each digit of the row its extent and its step in bytes."""
+    """The arrangement of the words of neighbouring rows in an atom: for each digit of the row its extent and its step in bytes."""
 
     row_digits: tuple[tuple[int, int], ...]  # the fastest digit first
 

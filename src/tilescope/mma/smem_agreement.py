@@ -1,4 +1,4 @@
-"""Whether a tile in shared memory lies where a descriptor, the descriptors of a loop or a layout look for it.
+"""Whether a descriptor, the descriptors of a loop or a layout read a tile in shared memory where it was written.
 
     tensor map, copies ──▶ where (mn, k) was written ─┐
                                                       ├─ equal everywhere, or the first (mn, k) where not, and why
@@ -41,7 +41,7 @@ Reader = OperandDescriptor | DescriptorLoop | Layout
 
 
 class TileProblem(Protocol):
-    """What a plan was asked for."""
+    """The request for a plan."""
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -54,7 +54,7 @@ class TileProblem(Protocol):
 
 @runtime_checkable
 class PlannedTile(Protocol):
-    """What a plan has: the copies of one tile, the map they go through, and the descriptors that read the tile."""
+    """The result of a plan: the copies of one tile, their map, and the descriptors that read the tile."""
 
     @property
     def problem(self) -> TileProblem:
@@ -129,7 +129,7 @@ def smem_compatible(
     data_type: object,
     cta_rank: int | None,
 ) -> Agreement:
-    """Whether a tile in shared memory lies where a descriptor, the descriptors of a loop or a layout look for it."""
+    """Whether a descriptor, the descriptors of a loop or a layout read a tile in shared memory where it was written."""
     smem_address = integer("smem_address", smem_address)
     source = _source_of(tensor_map_or_plan, copies, smem_address)
     if descriptor is None and isinstance(tensor_map_or_plan, PlannedTile):
@@ -166,7 +166,7 @@ def smem_compatible(
 class _Source(NamedTuple):
     """Who wrote the tile."""
 
-    tile: AnyMap | Layout  # the map of the copies, or where the tile lies
+    tile: AnyMap | Layout  # the map of the copies, or the layout of the tile
     major: Major | None  # of the tile; None: not given
     copies: object  # None: one of the map's first box
 
@@ -213,7 +213,7 @@ def _major_read(reader: Reader, tile_major: Major | None) -> Major:
 
 
 def _require_containers(layout: Layout, reader: Reader) -> None:
-    """Refuse a layout of the values of a padded type beside descriptors, which count a byte for each of them."""
+    """Refuse a layout of unpadded values together with descriptors, which count a byte for each value of a padded type."""
     if not isinstance(reader, DescriptorLoop):
         return
     row = reader.data_type
@@ -231,7 +231,7 @@ def _reads(
     rows: int | None,
     k: int | None,
 ) -> list[Read]:
-    """What every descriptor reads, or all that a layout has; only one descriptor has an origin and extents."""
+    """The elements that every descriptor reads, or all of a layout; only one descriptor has an origin and extents."""
     if isinstance(reader, Layout):
         return [_read(reader, major, (0, 0), reader.addresses(), bits=bits, written=written)]
     if isinstance(reader, DescriptorLoop):
@@ -279,7 +279,7 @@ def _read_of_descriptor(
     rows: int | None,
     k: int | None,
 ) -> Read:
-    """What one descriptor reads, from `origin` on: as much as an instruction takes, unless `rows` or `k` say otherwise."""
+    """The elements that one descriptor reads from `origin` on: an instruction's, unless `rows` or `k` are passed."""
     tile_mn, tile_k = written.addresses.shape
     first = pair("origin", origin)
     mn_first = integer("origin[0]", first[0], 0, tile_mn - 1)
@@ -319,7 +319,7 @@ def _compared(reads: list[Read], written: WrittenTile, *, innermost_is_unsaid: b
 
 
 def _difference(read: Read, written: Addresses, row: int, k: int) -> Difference:
-    """The element at (row, k) of what is read: where it is looked for, where it was written, and what lies there."""
+    """The element at (row, k): the address where it is read, where it was written, and the element that is there."""
     read_address = int(read.addresses[row, k])
     written_address = int(read.written[row, k])
     there = np.argwhere(written == read_address).tolist()
@@ -367,7 +367,7 @@ def _answer(
 
 
 def _agreed(reads: list[Read], shape: tuple[int, int]) -> str:
-    """What is said where everything agrees."""
+    """The message if everything agrees."""
     if isinstance(reads[0].reader, Layout):
         readers = "the layout has"
     elif len(reads) == 1:

@@ -33,9 +33,9 @@ def sparse_sum(
 ) -> Array:
     """D (…, m, n) of one instruction: stored A (…, m, k / 2), B (…, n, k), C (…, m, n), nibbles (…, m, groups).
 
-    `held_type` says how wide an element of A lies in memory, which decides what a group is: 4 bits that have a byte each are
-    chosen one by one, packed ones in pairs. Without it A lies as its own type does. `options` are those of tensor_core_sum;
-    scale factors belong to as many stored elements as they do to elements of a dense A.
+    `held_type` has the width of A's elements in memory, which determines a group: 4-bit elements in bytes are chosen
+    one by one, packed ones in pairs. Without it A has its own type's width. `options` are those of tensor_core_sum; a
+    scale factor covers as many stored elements as elements of a dense A.
 
     >>> import numpy as np
     >>> from tilescope.mma.tensor_core_arithmetic import arithmetic_of

@@ -1,4 +1,4 @@
-"""2:4 sparsity: half of A is stored, and the metadata says where it belongs.
+"""2:4 sparsity: half of A is stored, and the metadata selects its positions.
 
 row of A     5 0 7 0   0 2 0 3        groups of 4, of which 2 are stored
 stored       5 7       2 3
@@ -12,8 +12,9 @@ A nibble chooses two of four units for every type; the types differ in what a un
     4 bits             8 elements      2 pairs of 4     a pair         4 8 9 c d e
     tf32               2 elements      1                half of one    4 (the first) and e (the second)
 
-A tensor core uses a nibble to choose elements of B: row m of A meets the two units of every group of B that its own nibbles
-name. On an H200 this is all that happens, also for nibbles that PTX calls undefined (one unit twice, or halves of two tf32).
+A tensor core uses a nibble to choose elements of B: row m of A is multiplied by the two units of every group of B that
+its nibbles select. On an H200 this is the complete behaviour, also for nibbles that PTX leaves undefined (one unit
+twice, or halves of two tf32).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _UNIT_DTYPES = {4: np.uint16, 8: np.uint8, 16: np.uint16, 32: np.uint16}
 
 MMA_SPARSE = rule(
     "mma-sparse",
-    ("A sparse A has at most 2 elements of every 4 that are not zero: 1 of 2 for tf32, 2 of 4 pairs for 4 bits."),
+    ("A sparse A has at most 2 nonzero elements of every 4; for tf32 1 of 2, for 4 bits 2 of 4 pairs."),
     argument="a",
     found="row {row} has {nonzero} {unit} that are not zero in k {first} to {last}: {values:, }",
     limit="a sparse A of {data_type} has at most {kept} of {count} {unit}",
@@ -50,7 +51,7 @@ MMA_SPARSE = rule(
 
 
 def group_elements(data_type: DataType) -> int:
-    """Elements of A, and of B, that one nibble speaks of.
+    """Elements of A, and of B, that one nibble covers.
 
     >>> [group_elements(DataType.named(name)) for name in ("tf32", "f16", "e4m3", "s4")]
     [2, 4, 4, 8]
@@ -111,7 +112,7 @@ def _too_many_nonzero(used: npt.NDArray[np.int64], pieces: Matrix, data_type: Da
 
 
 def entries_of_elements(nibbles: Nibbles, data_type: DataType, entry_bits: int) -> Nibbles:
-    """Metadata as tensor memory has it: an entry for every element of A (m, k); a pair of 4-bit elements shares one.
+    """Metadata as in tensor memory: an entry for every element of A (m, k); a pair of 4-bit elements shares one.
 
     >>> entries_of_elements(np.array([[0xD]], np.uint8), DataType.named("f16"), 1).tolist()  # 1 0 1 1, the lowest bit first
     [[1, 0, 1, 1]]

@@ -26,7 +26,7 @@ _INTEGER_PAIR_N = tuple(range(32, 257, 32))
 
 TCGEN05_TYPE = rule(
     "tcgen05-type",
-    "tcgen05 multiplies the types of its kinds, and accumulates in those that the kind lists.",
+    "tcgen05 multiplies the types of its kinds, with the accumulator types that the kind lists.",
     argument="{field}",
     found="{field} = {asked}",
     limit="{field} of kind {kind} is {allowed: or }[[: {reason}]]",
@@ -38,7 +38,7 @@ TCGEN05_TYPE = rule(
 )
 TCGEN05_SHAPE = rule(
     "tcgen05-shape",
-    "A kind of tcgen05 has certain m and n, which also depend on the number of CTAs.",
+    "The m and n of tcgen05 are those of its kind, for one or two CTAs.",
     argument="m, n",
     found="m = {m}, n = {n}[[, {conditions:, }]][[, and {transposed}]]",
     limit="kind {kind}[[, {conditions:, },]] has {forms:; }",
@@ -50,7 +50,7 @@ TCGEN05_SHAPE = rule(
 )
 MMA_GROUP = rule(
     "mma-group",
-    "One block multiplies, or, with tcgen05, a pair; block-scaled kinds have m 128, a pair also 256.",
+    "One block multiplies, or a pair with tcgen05; block-scaled kinds have m 128, for a pair also 256.",
     argument="cta_group",
     found="{asked}",
     limit="one block multiplies, or a pair",
@@ -67,7 +67,7 @@ MMA_GROUP = rule(
 
 
 class Documented:
-    """A value of Blackwell: no card was asked."""
+    """A value for Blackwell, not measured on a card."""
 
     __slots__ = ()
 
@@ -176,7 +176,7 @@ _BY_SMEM_TYPE = {
 
 
 def tcgen05_for(data_type: object) -> Tcgen05Kind:
-    """The kind that multiplies elements of this type as they lie in shared memory.
+    """The kind that multiplies elements of this type as stored in shared memory.
 
     >>> tcgen05_for("bf16").name, tcgen05_for("e2m1").k, tcgen05_for("e2m3").name
     ('f16', 64, 'f8f6f4')

@@ -9,11 +9,12 @@
 
 Clusters of several pairs are in pair_shares.py.
 
-Scale factors go the whole way: packed into atoms, copied by tcgen05.cp, found by column and id in every K step. So
-do the metadata of a sparse A, and A where it lies in tensor memory. D is written to the lanes and columns of its
-layout and read back by tcgen05.ld, quarter by quarter.
+Scale factors take the complete path: packed into atoms, copied by tcgen05.cp, located by column and id in every K step.
+So do the metadata of a sparse A, and A if it is in tensor memory. D is written to the lanes and columns of its layout
+and read back by tcgen05.ld, quarter by quarter.
 
-Of a sparse A half of the elements are stored, and metadata in tensor memory says where in k the stored ones belong:
+For a sparse A, half of the elements are stored, and metadata in tensor memory has the positions of the stored ones
+along k:
 
     A             a 0 b 0 | 0 c 0 d | …         of every 4 elements at most 2 are not zero
     stored A      a   b   |   c   d | …         what lies in shared or tensor memory
@@ -73,7 +74,7 @@ from tilescope.sentence import printed
 
 MMA_LANES = rule(
     "mma-lanes",
-    "disable-output-lane is one 32-bit mask for each quarter of each block.",
+    "disable-output-lane has one 32-bit mask for each quarter of each block.",
     argument="disable_output_lane",
     found="masks {asked}",
     limit="{count} masks of 32 bits, one for each quarter of each block",
@@ -118,7 +119,7 @@ LaneMasks = npt.NDArray[np.bool_]
 # What one block holds: A (rows, k), of a sparse A the stored half; B (columns, k); the nibbles of a sparse A.
 BlockOperands = tuple[Matrix, Matrix, Nibbles]
 _MASK_BITS = 32  # of disable-output-lane
-_SPARSE_ROWS = 128  # of a block; where the metadata of fewer rows lies is known for .ws alone
+_SPARSE_ROWS = 128  # of a block; the place of metadata with fewer rows is known only for .ws
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class Tcgen05Product:
         return np.arange(extent).reshape(-1, self.cta_group, instruction // self.cta_group)[:, cta].ravel()
 
     def layout(self, operand: Literal["D", "A", "metadata"], extent: int) -> TmemLayout:
-        """Where D, A or the metadata of one instruction lies in tensor memory."""
+        """The place of D, A or the metadata of one instruction in tensor memory."""
         return tmem_layout(
             (self.m, extent),
             operand=operand,
@@ -233,7 +234,7 @@ def tcgen05_product(
 def _scaled_kind(data_type: DataType, scaled: ScaleFormat) -> Tcgen05Kind:
     """The kind of a scaled product; refused if it does not take tiles of this type."""
     kind = scaled.kind_row
-    types = tuple(name for name in kind.codes if name != "e2m1" or kind.is_dense_4_bit)  # as a tile of e2m1 lies
+    types = tuple(name for name in kind.codes if name != "e2m1" or kind.is_dense_4_bit)  # like a tile of e2m1
     if data_type.name not in types:
         raise NO_SCALED_TYPE.error(
             data_type=data_type.name, format=scaled.name, kind=kind.name, types=types, first=types[0]
@@ -242,7 +243,7 @@ def _scaled_kind(data_type: DataType, scaled: ScaleFormat) -> Tcgen05Kind:
 
 
 def _step_k(kind: Tcgen05Kind, instruction_k: int | None, *, sparse: bool) -> int:
-    """The k of one instruction: the kind's own, or the 96 that was asked for."""
+    """The k of one instruction: the kind's, or the requested 96."""
     if instruction_k is None:
         return kind.k
     allowed = (kind.k, WIDE_K) if kind.is_dense_4_bit and not sparse else (kind.k,)
@@ -253,7 +254,7 @@ def _step_k(kind: Tcgen05Kind, instruction_k: int | None, *, sparse: bool) -> in
 
 
 def _form(kind: Tcgen05Kind, cta_group: int, *, ws: bool, sparse: bool) -> Shapes:
-    """The form of the instruction; refused if the kind does not have it.
+    """The form of the instruction; an error if the kind does not have it.
 
     k = 96: PTX's table has one block with m 128 and a pair with m 256; CUTLASS also issues a pair with m 128.
     """
@@ -293,7 +294,7 @@ def _instruction(
             a_scales = _scales_read(scaling.part(part, slice(0)), "A", product)
             scales = ScaleFactors(a_scales, b_scales, scaling.format.scale_data_type)
         copies = _a_read(product, stored_a, metadata, layout)
-        width = product.n // len(copies)  # lanes of a second part of n read a copy of A of their own
+        width = product.n // len(copies)  # lanes of a second part of n read another copy of A
         sums = []
         for number, copy in enumerate(copies):
             columns = slice(number * width, (number + 1) * width)
@@ -331,12 +332,12 @@ def _drained(cells: npt.NDArray[np.uint32], columns: int) -> npt.NDArray[np.uint
 
 
 def _a_read(product: Tcgen05Product, a: Matrix, metadata: Nibbles, d: TmemLayout) -> list[Matrix]:
-    """A (rows, k) as the instructions read it: once, or as often as it lies in tensor memory."""
+    """A (rows, k) as the instructions read it: once, or as often as tensor memory has it."""
     copies = _through_cells_of_a(product, a, d) if product.a_in_tensor_memory else [a]
     if not product.sparse:
         return copies
     nibbles = _metadata_read(product, metadata)
-    parts = max(len(copies), len(nibbles))  # one of both may lie in one place for all parts of n
+    parts = max(len(copies), len(nibbles))  # one of both may be in one place for all parts of n
     all_copies = copies * (parts // len(copies))
     all_nibbles = nibbles * (parts // len(nibbles))
     return [
@@ -346,11 +347,11 @@ def _a_read(product: Tcgen05Product, a: Matrix, metadata: Nibbles, d: TmemLayout
 
 
 def _through_cells_of_a(product: Tcgen05Product, a: Matrix, d: TmemLayout) -> list[Matrix]:
-    """A kept in tensor memory behind D: every copy that lies there."""
+    """A in tensor memory after D: all its copies."""
     element = product.data_type
     layout = product.layout("A", a.shape[1])
     raise_all(tmem_budget({"D": d, "A": layout}).violations)
-    lowest_bit = np.uint8(0)  # in a byte, as tcgen05.cp spreads padded elements; others lie dense
+    lowest_bit = np.uint8(0)  # in a byte, as tcgen05.cp spreads padded elements; others are dense
     for spread in DECOMPRESSIONS.values():
         if spread.bits == element.bits < layout.element_bits:
             lowest_bit = np.uint8(spread.lowest_bit)

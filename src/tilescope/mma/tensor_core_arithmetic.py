@@ -30,7 +30,7 @@ CutBits = Literal[13, 23]
 
 MMA_ARITHMETIC = rule(
     "mma-arithmetic",
-    "Sums are those of an instruction that the architecture has, for a type that it multiplies.",
+    "Accumulation is emulated for an instruction of the architecture, with a type that it multiplies.",
     argument="arch",
     found="{instruction} of {data_type} on {arch}",
     limit="{family} multiplies it on {known:, }",
@@ -61,7 +61,7 @@ class Arithmetic(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """One row of the table: the instructions that it speaks of, and how they add."""
+    """One row of the table: the instructions that it applies to, and how they accumulate."""
 
     instructions: tuple[str, ...]  # families, or one shape or kind of them
     architectures: tuple[str, ...]

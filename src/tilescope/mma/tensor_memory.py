@@ -8,10 +8,10 @@
     tcgen05.relinquish_…       the block will not ask again, so that a second block on the SM need not wait for it
     tcgen05.dealloc            with the address and the columns of the alloc; everything is freed before the kernel ends
 
-What the hardware would answer with a hang, a trap or nonsense is refused with its rule: columns that were not
-allocated, a lane that the shape does not start at. A warp reaches its own quarter whatever quarter the lane field
-names: DeepGEMM lets all four warps pass lane 0. PTX asks for the warp's own, and debug builds trap: a warning. All
-of it is known from documentation.
+Operations that would hang, trap or give undefined data on the hardware are refused with their rule: columns that were
+not allocated, a lane at which the shape cannot start. A warp accesses its own quarter, even if the lane field names
+another: DeepGEMM lets all four warps pass lane 0. PTX requires the warp's own, and debug builds trap, so it is a
+warning. All of it is known from documentation.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ TMEM_ALLOC_ORDER = rule(
 )
 TMEM_FULL = rule(
     "tmem-full",
-    "alloc waits until a free range is found; a block that holds the columns itself would wait forever.",
+    "alloc waits until enough columns are free; a block that holds the columns itself would wait forever.",
     argument="columns",
     found="{columns} columns, with {taken} of {most} taken: {listed}",
     limit="alloc waits until an aligned range is free; this block would wait for itself",
@@ -86,7 +86,7 @@ TMEM_FULL = rule(
 )
 TMEM_RELINQUISHED = rule(
     "tmem-relinquished",
-    "A block that gave up its right to allocate does not allocate again.",
+    "A block does not allocate after it has relinquished its allocation permit.",
     argument="columns",
     found="alloc after relinquish_alloc_permit",
     limit="the block has given up its right to allocate",
@@ -98,7 +98,7 @@ TMEM_RELINQUISHED = rule(
 )
 TMEM_DEALLOC = rule(
     "tmem-dealloc",
-    "dealloc gives back exactly what one alloc got.",
+    "dealloc frees exactly the columns of one alloc.",
     argument="address",
     found="{asked} columns at {place}",
     limit="this block has {listed}",
@@ -111,7 +111,7 @@ TMEM_DEALLOC = rule(
 NOTHING_TO_FREE = TMEM_DEALLOC.worded(fix="Call alloc(32) first.")
 TMEM_LEAK = rule(
     "tmem-leak",
-    "A kernel frees all columns before it ends.",
+    "A kernel frees all columns before it exits.",
     argument="allocations",
     found="columns {first} to {last} still allocated",
     limit="a kernel frees all it allocated",
@@ -123,7 +123,7 @@ TMEM_LEAK = rule(
 )
 TMEM_QUARTER = rule(
     "tmem-quarter",
-    "A warp reaches the 32 lanes of the quarter that is its number modulo 4, and the lane field names them.",
+    "A warp accesses the 32 lanes of the quarter given by its number modulo 4, and the lane field names them.",
     argument="address",
     found="warp {warp} at lane {lane}",
     limit=(
@@ -163,7 +163,7 @@ TMEM_UNALLOCATED = rule(
 )
 TMEM_UNCONFIRMED = rule(
     "tmem-unconfirmed",
-    "Documents leave open which way tcgen05.shift moves and what .unpack::16b leaves in the upper halves.",
+    "The documentation does not specify the direction of tcgen05.shift, and the upper halves after .unpack::16b.",
     argument="instruction",
     found="tcgen05.shift.down",
     limit=(
@@ -197,7 +197,7 @@ START_OF_QUARTER = TMEM_LANE.worded(
 )
 START_OF_HALF_QUARTER = START_OF_QUARTER.worded(limit=".{form} starts at the first lane of a quarter, or 16 further on")
 START_OF_SHIFT = START_OF_QUARTER.worded(limit="tcgen05.shift starts at a multiple of 32 lanes")
-SLICE_COLUMNS = 32  # what a bit of the hardware's book stands for
+SLICE_COLUMNS = 32  # what a bit of the hardware's allocation table covers
 _MAX_ALLOCATIONS = TMEM_COLUMNS // SLICE_COLUMNS
 SHIFT_ROWS = 31  # PTX ISA, "Data movement shape": tcgen05.shift is .31x256b, implicitly
 SHIFT_COLUMNS = 8
@@ -329,7 +329,7 @@ class TensorMemory(Documented, Value):
         return replace(self, allocations=remaining)
 
     def relinquish(self) -> TensorMemory:
-        """tcgen05.relinquish_alloc_permit: this block allocates no more."""
+        """tcgen05.relinquish_alloc_permit: this block does not allocate again."""
         return replace(self, may_allocate=False)
 
     def exit_problems(self) -> tuple[Violation, ...]:
@@ -490,7 +490,7 @@ class TensorMemory(Documented, Value):
 
 
 def _read_allocations(allocations: object) -> tuple[tuple[int, int], ...] | None:
-    """Pairs of a first column and the columns of an alloc; None if one is no such pair."""
+    """Pairs of a first column and the columns of an alloc; None if an entry is not such a pair."""
     listed = entries(allocations, _MAX_ALLOCATIONS + 1)
     if listed is None:
         return None

@@ -46,7 +46,7 @@ LANE_BITS = 1 << 21  # from a cell to the one below it, in a bit address
 
 TMEM_ADDRESS = rule(
     "tmem-address",
-    "An address of tensor memory has its lane in bits 16-22 and its column in bits 0-8; the others are zero.",
+    "An address of tensor memory has the lane in bits 16-22 and the column in bits 0-8; the other bits are zero.",
     argument="word",
     found="{word:#010x} has bits {bits:, } set",
     limit="bits 16-22 are the lane and bits 0-8 the column; the others are zero",
@@ -120,7 +120,7 @@ class TmemAddress(Documented, Value):
 
     @property
     def quarter(self) -> int:
-        """The 32 lanes it lies in: the warps that reach it have this number modulo 4."""
+        """Its 32 lanes: the warps that access it have this number modulo 4."""
         return self.lane // QUARTER_LANES
 
     def moved(self, *, lanes: int = 0, columns: int = 0) -> TmemAddress:
@@ -167,7 +167,7 @@ class CellPlaces(NamedTuple):
 
 
 def cells_of(bit_addresses: npt.NDArray[np.int64]) -> CellPlaces:
-    """The cells that bit addresses lie in.
+    """The cells of bit addresses.
 
     >>> [part.item() for part in cells_of(np.array([3 << 21 | 5 << 5 | 16]))]
     [3, 5, 16]

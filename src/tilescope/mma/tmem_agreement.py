@@ -1,4 +1,4 @@
-"""Do loads, instructions and copies fit what lies in tensor memory.
+"""Whether loads, instructions and copies match the contents of tensor memory.
 
 D in its layout        ── tcgen05.ld by a warp ──▶     the quarter, the lanes, the columns
 scale factors          ── instruction, column, id ──▶  the word of this k, the byte of the word
@@ -51,8 +51,8 @@ _MAX_COPIES = 1 << 16  # that are read
 class TmemAgreement(Documented, Value):
     """The result of `compatible` for tensor memory: true if everything agrees, otherwise the cause and the correct value.
 
-    A warp reaches its own quarter whatever quarter its address names. So such a load agrees, with cause
-    "lane-quarter" as a warning: PTX asks for the warp's own lanes, and debug builds trap.
+    A warp accesses its own quarter, even if its address names another. So such a load agrees, with cause "lane-quarter"
+    as a warning: PTX requires the warp's own lanes, and debug builds trap.
 
     >>> from tilescope.mma.tmem_layout import tmem_layout
     >>> warned = tmem_compatible(tmem_layout((128, 64)), "tcgen05.ld.32x32b.x64", warp=1, address=0)
@@ -84,7 +84,7 @@ def tmem_compatible(
     k: object = None,
     cta_rank: object = None,
 ) -> TmemAgreement:
-    """Whether a load, an instruction or copies agree with what lies in tensor memory.
+    """Whether a load, an instruction or copies match the contents of tensor memory.
 
     A TmemLayout (of D) is read by tcgen05.ld, whose opcode is `reader`, by `warp`, at `address`. The scale factors
     of `operand` are read by an InstructionDescriptor for the instruction that begins at `k`, with the word at
@@ -133,7 +133,7 @@ class _Load(NamedTuple):
 
 
 def _loaded(held: TmemLayout, load: _Load) -> TmemAgreement:
-    """Whether a warp's load meets the matrix."""
+    """Whether a warp's load reads the matrix."""
     misplaced = _misplaced(held, load)
     if misplaced is not None:
         return misplaced
@@ -162,7 +162,7 @@ def _loaded(held: TmemLayout, load: _Load) -> TmemAgreement:
 
 
 def _misplaced(held: TmemLayout, load: _Load) -> TmemAgreement | None:
-    """Why a load cannot meet the matrix whatever lies in its lanes."""
+    """Why a load cannot read the matrix with any contents of its lanes."""
     move = load.move
     name = held.operand
     if load.lane % move.form.lanes:
@@ -194,7 +194,7 @@ def _scaled(
     address: TmemAddress,
     is_pair: bool,
 ) -> TmemAgreement:
-    """Whether an instruction finds the scales of its own k."""
+    """Whether an instruction reads the scales of its k."""
     cta_group = 2 if is_pair or word.m != 128 else 1
     columns = scales.columns_per_word(operand, m=word.m, cta_group=cta_group)
     steps = {step.k: step for step in scales.steps(word.k, operand, m=word.m, cta_group=cta_group)}
@@ -310,7 +310,7 @@ class _AtomPlace(NamedTuple):
 
 
 def _atom_place(scales: ScaleLayout, atom: int, *, in_halves: bool) -> _AtomPlace:
-    """An atom holds 128 rows; a copy of a pair's B brings two, half of n each."""
+    """An atom has 128 rows; a copy of a pair's B transfers two, half of n each."""
     row, word = (0, atom // 2) if in_halves else divmod(atom, scales.atoms[1])
     return _AtomPlace(row * ATOM_ROWS, word * ATOM_SCALES)
 

@@ -22,7 +22,7 @@ from tilescope.reading import entries, plain_int
 from tilescope.rule import rule
 from tilescope.value import Value
 
-_COPY_COLUMNS = 4  # tcgen05.cp writes, and metadata lies, at multiples of them
+_COPY_COLUMNS = 4  # alignment of tcgen05.cp's destination, and of metadata
 TMEM_BUDGET = rule(
     "tmem-budget",
     "Accumulators, A, metadata and scale factors fit into 512 columns together.",
@@ -86,7 +86,7 @@ class TmemBudget(Documented, Value):
 
     @property
     def alloc_columns(self) -> int | None:
-        """The columns to ask tcgen05.alloc for: a power of two of at least 32; None if the parts do not fit."""
+        """The columns for tcgen05.alloc: a power of two of at least 32; None if the parts do not fit."""
         if not self.fits:
             return None
         ends = [part.first_column + part.columns for part in self.parts if part.first_column is not None]
@@ -136,7 +136,7 @@ def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
 
 
 def _over_budget(operand: str) -> Wording:
-    """How it is told that an operand does not fit."""
+    """The message for an operand that does not fit."""
     if operand in ("D", "columns"):
         return TMEM_BUDGET.wording
     return A_OVER_BUDGET if operand == "A" else SCALES_OVER_BUDGET
@@ -163,7 +163,7 @@ def _named_layouts(parts: object) -> list[tuple[str, TmemLayout | _Columns]]:
 
 
 def _layout_and_count(part: object) -> tuple[TmemLayout | _Columns | None, int | None]:
-    """What lies there, and how often; None for what is no layout and no number of columns, and for what is no count."""
+    """The layout or columns, and their count; None for anything else."""
     layout = part
     times: object = 1
     fields = entries(part, 2) or ()

@@ -1,8 +1,8 @@
-"""The shapes of tcgen05.cp: how rows of shared memory lie on lanes and columns of tensor memory.
+"""The shapes of tcgen05.cp: rows of shared memory, and their lanes and columns in tensor memory.
 
-tcgen05.cp brings rows of shared memory, 16 or 32 bytes each, to lanes of one, two or four quarters at once
-(CP_SHAPES). The source is a K-major operand as the descriptor describes it; byte b of a row goes to byte b mod 4 of
-column b/4. On the way 16 values of 4 or 6 bits, padded to 16 bytes, may be spread to a byte each.
+tcgen05.cp copies rows of shared memory, 16 or 32 bytes each, to lanes of one, two or four quarters at once (CP_SHAPES).
+The source is a K-major operand as the descriptor describes it; byte b of a row goes to byte b mod 4 of column b/4. The
+copy can also spread 16 values of 4 or 6 bits, padded to 16 bytes, to a byte each.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ TMEM_CP_SHAPE = rule(
 NO_MULTICAST = TMEM_CP_SHAPE.worded(found=".{shape} alone")
 TMEM_CP_COLUMN = rule(
     "tmem-cp-column",
-    "tcgen05.cp writes from a multiple of 4 columns on, as in every kernel seen.",
+    "tcgen05.cp writes to columns from a multiple of 4 on, as in all known kernels.",
     argument="address",
     found="column {column}",
     limit="every kernel seen copies to a multiple of 4 columns",
@@ -70,7 +70,7 @@ TMEM_CP_COLUMN = rule(
 )
 TMEM_DECOMPRESSION = rule(
     "tmem-decompression",
-    "Where 4- and 6-bit values land in their bytes rests on one source, or is unconfirmed.",
+    "The position of 4- and 6-bit values in their bytes comes from one source, or is unconfirmed.",
     argument="decompress",
     found=".{decompression}",
     limit="{sources}",
@@ -107,7 +107,7 @@ class CpShape:
     name: str
     row_bytes: int
     modes: Modes  # (row, copy) → lane
-    source: str  # what says where the rows go
+    source: str  # the source for the destination of rows
 
     @property
     def rows(self) -> int:

@@ -1,4 +1,4 @@
-"""The forms of tcgen05.ld and st: how registers lie on lanes and columns of tensor memory.
+"""The forms of tcgen05.ld and st: registers, and their lanes and columns in tensor memory.
 
     .16x256b.x1     column 0-1   2-3    4-5    6-7        T: thread, r: its register. A warp reaches the 32 lanes of
     lane 0          T0 r0,r1  T1 r0,r1  T2 …   T3 …       its quarter; a form of 16 lanes the upper or lower half of
@@ -183,7 +183,7 @@ class TmemMove(NamedTuple):
     def modes(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Threads and values as (extent, step) in lane + lanes * column.
 
-        The second place of .16x32bx2 lies behind the first.
+        The second part of .16x32bx2 follows the first.
         """
         form = self.form
         column_step = form.lanes * self.values_per_register
@@ -310,9 +310,9 @@ def epilogue_loads(columns: int, element_bits: int) -> tuple[str, ...]:
     .16x128b    single columns of rows g and g + 8     single elements
     .16x64b     single columns of one row              single elements
 
-    Lanes below each other meet in one bank unless the tile is swizzled: the 128B mode spreads the eight rows that
-    st.b128 or stmatrix write at once over all chunks of a line. Which load is cheapest therefore depends on the
-    tile's layout.
+    Lanes below each other access the same bank unless the tile is swizzled: the 128B mode spreads the eight rows that
+    st.b128 or stmatrix write at once over all chunks of a line. The cheapest load therefore depends on the tile's
+    layout.
 
     >>> epilogue_loads(64, 16)[:2]
     ('tcgen05.ld.32x32b.x8', 'tcgen05.ld.16x256b.x1')

@@ -1,4 +1,4 @@
-"""Where a matrix lies in tensor memory: the accumulator D, A and its metadata, as values that know every address.
+"""The place of a matrix in tensor memory: the accumulator D, A and its metadata, as values with all addresses.
 
 An accumulator has one element to a column, f16 too (in the low half: read it with .pack::16b), in the lanes of its
 data path. A in tensor memory is dense: element k starts at bit k times its width of the lane's cells.
@@ -7,8 +7,8 @@ data path. A in tensor memory is dense: element k starts at bit k times its widt
     D(m, n), layout B      half of n 64 lanes further       (64,(64,2)):(2097152,(32,134217728))
     A(m, k) of bf16        two elements to a cell           (128,64):(2097152,16)
 
-The data paths, layouts A to G, stand in datapath.py. m and n of a pair are the pair's: its blocks hold half of the rows of D
-each, with all columns.
+The data paths, layouts A to G, are in datapath.py. m and n of a pair are the pair's: its blocks hold half of the rows
+of D each, with all columns.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ TMEM_LANE = rule(
 )
 TMEM_N = rule(
     "tmem-n",
-    "An accumulator is as wide as one instruction allows.",
+    "An accumulator is not wider than one instruction.",
     argument="shape",
     found="n = {n}",
     limit="layout {layout} has n {known}",
@@ -92,7 +92,7 @@ TMEM_TYPE = rule(
 )
 TMEM_K = rule(
     "tmem-k",
-    "A in tensor memory is a whole number of instructions along k; metadata is that of one instruction.",
+    "A in tensor memory is a multiple of the instruction's k; metadata is that of one instruction.",
     argument="shape",
     found="k = {k} of {data_type}",
     limit="one instruction of kind {kind} takes {step}",
@@ -249,7 +249,7 @@ class TmemLayout(Documented, Layout):
 
     @property
     def copies(self) -> int:
-        """How often an element lies there."""
+        """How many copies of an element there are."""
         return 1 if len(self.shape) == 2 else self.shape[2]
 
     @property
@@ -268,7 +268,7 @@ class TmemLayout(Documented, Layout):
         return (self.start * CELL_BITS + self.bit_offsets()).reshape(*self.shape[:2], self.copies)
 
     def place(self, row: int, column: int) -> TmemPlace:
-        """Where element (row, column) of the whole matrix lies."""
+        """The place of element (row, column) of the whole matrix."""
         row_name, column_name, *_ = self.names
         rows, columns = self.matrix
         row = integer(row_name, row, 0, rows - 1)
@@ -365,7 +365,7 @@ class _Placed(NamedTuple):
 
     modes: Modes  # → bit
     element_bits: int
-    source: str  # what says so; "": several sources agree
+    source: str  # the source; "": several sources agree
 
 
 def _accumulator(row: Datapath, n: int, data_type: DataType, *, sparse: bool) -> _Placed:
@@ -382,7 +382,7 @@ def _accumulator(row: Datapath, n: int, data_type: DataType, *, sparse: bool) ->
 
 
 def _a_operand(row: Datapath, k: int, data_type: DataType) -> _Placed:
-    """Where A lies; k of a sparse A counts its stored elements."""
+    """The place of A; k of a sparse A counts its stored elements."""
     kind = tcgen05_for(data_type)
     width = data_type.smem_bits
     step = _A_STEP_BITS // width
@@ -398,7 +398,7 @@ def _a_operand(row: Datapath, k: int, data_type: DataType) -> _Placed:
 
 
 class Metadata(NamedTuple):
-    """Where the metadata of a sparse A lies: entry (m, k) of one instruction; k counts elements of the unpacked A."""
+    """The place of a sparse A's metadata: entry (m, k) of one instruction; k counts elements of the unpacked A."""
 
     k: int
     k_modes: Modes  # → bit
@@ -407,7 +407,7 @@ class Metadata(NamedTuple):
     source: str  # "": several sources agree
 
     def modes(self, rows: int) -> Modes:
-        """(m, k, copy) → bit. .ws with fewer than 128 rows reads a copy in every group of lanes, as A and D lie."""
+        """(m, k, copy) → bit. .ws with fewer than 128 rows reads a copy in every group of lanes, as for A and D."""
         down = Modes(rows, LANE_BITS)
         if self.in_halves:
             down = Modes((8, 2, rows // 16), (LANE_BITS, 16, 16 * LANE_BITS))
@@ -416,7 +416,7 @@ class Metadata(NamedTuple):
         return Modes.joined(down, self.k_modes, Modes(TMEM_LANES // rows, rows * LANE_BITS))
 
 
-# f16 and 8 bits: CuTe (tmem_e_frg) and JAX; tf32: CuTe alone. JAX has the two columns of 4 bits too.
+# f16 and 8 bits: CuTe (tmem_e_frg) and JAX; tf32: only CuTe. JAX also has the two columns of 4 bits.
 _METADATA = {  # by the width of A's elements in bits
     32: Metadata(
         k=16, k_modes=Modes((8, 2), (2, 8 * LANE_BITS)), entry_bits=2, in_halves=True, source="one source: CuTe"

@@ -24,7 +24,7 @@ PACKED_WHOLE_CELLS = TMEM_PACK.worded(
 
 
 class LoadedElement(NamedTuple):
-    """The load that brings an element, and where the element is then."""
+    """The load of an element, and its place afterwards."""
 
     instruction: str
     cta: int  # the block of a pair
@@ -36,10 +36,10 @@ class LoadedElement(NamedTuple):
 
 
 def loaded_element(layout: TmemLayout, row: int, column: int, form: str) -> LoadedElement:
-    """The load of a form such as "32x32b.x32" that brings an element, and who then holds it.
+    """The load of a form such as "32x32b.x32" that loads an element, and the thread that then holds it.
 
-    Loads follow each other from the matrix's first column on; the second place of .16x32bx2 follows its first, as in
-    CuTe. An element that lies in several lanes is taken from the first.
+    Loads follow each other from the matrix's first column on; the second part of .16x32bx2 follows its first, as in
+    CuTe. If several lanes have an element, the first one is used.
 
     >>> from tilescope.mma.tmem_layout import tmem_layout
     >>> found = loaded_element(tmem_layout((128, 64)), 37, 40, "32x32b.x32")

@@ -1,7 +1,7 @@
 """How the lanes of a warp read and write the memory of a wmma: which line each lane goes to, and how much it takes there.
 
-A line is a row of a matrix that lies by rows (.row), or a column of one that lies by columns (.col). A lane holds w neighbours
-side by side (see fragment.py). There are four ways, seen in the machine code of ptxas 13.4 for sm_80 to sm_120:
+A line is a row of a row-major matrix (.row), or a column of a column-major one (.col). A lane holds w adjacent elements
+(see fragment.py). There are four methods, seen in the machine code of ptxas 13.4 for sm_80 to sm_120:
 
     neighbours lie along a line              one access for all of them
     16 bits, and they lie across lines       the words of the transposed 8 x 8 matrix; lanes exchange them (movmatrix)
@@ -78,7 +78,7 @@ def wmma_accesses(held: Fragment, order: Order, *, by_ldmatrix: bool) -> tuple[L
 
 
 def _neighbours(held: Fragment) -> int:
-    """How many elements that a lane holds lie side by side in the matrix."""
+    """How many elements of a lane are adjacent in the matrix."""
     if held.operand in ("A", "B"):
         return max(1, REGISTER_BITS // held.element_bits)
     return _NEIGHBOURS_OF_D

@@ -1,4 +1,4 @@
-"""Where the elements of a tile lie in shared memory, after TMA copies wrote it or as a layout says.
+"""The addresses of a tile's elements in shared memory, after TMA copies or in a layout.
 
     tensor map, copies ──▶ address of every element (mn, k)
 
@@ -31,7 +31,7 @@ NOT_WRITTEN = -1
 
 @runtime_checkable
 class PlacedCopy(Protocol):
-    """A copy of a plan: where its box lies in the tensor, and where in the shared memory of the tile."""
+    """A copy of a plan: the place of its box in the tensor, and in the shared memory of the tile."""
 
     @property
     def coords(self) -> tuple[int, ...]:
@@ -73,8 +73,8 @@ class WrittenTile(NamedTuple):
     ) -> WrittenTile:
         """What TMA copies of a map leave (without copies, one of its first box); `major` is innermost in the map.
 
-        Where two copies write one place, the last one's element lies there. `element_bits` are those from one value of a
-        padded type to the next in its chunk: 8 as descriptors count them, 4 or 6 as they lie.
+        If two copies write one place, the last one's element is there. `element_bits` is the distance of the values of
+        a padded type in their chunk: 8 as descriptors count, 4 or 6 as stored.
         """
         box_places = copies_of([((0,) * tensor_map.rank, 0)] if copies is None else copies)
         pieces = [
@@ -83,7 +83,7 @@ class WrittenTile(NamedTuple):
         row, column, address = np.concatenate(pieces, axis=1)
         row -= row.min()
         column -= column.min()
-        _, last = np.unique(address[::-1], return_index=True)  # what an earlier copy left there is gone
+        _, last = np.unique(address[::-1], return_index=True)  # data of an earlier copy is overwritten
         last_writes = len(address) - 1 - last
         piece_elements = placement(tensor_map, 1, 0).piece_bytes * 8 // data_type.smem_bits
         within = np.arange(piece_elements)
@@ -103,7 +103,7 @@ class WrittenTile(NamedTuple):
 
     @classmethod
     def by_layout(cls, layout: Layout) -> WrittenTile:
-        """What lies in shared memory as a layout says."""
+        """The contents of shared memory in a layout."""
         row_elements = 0 if layout.tiling is None else layout.tiling.atom[1]
         return cls(
             addresses=layout.addresses(),

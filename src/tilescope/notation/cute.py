@@ -1,6 +1,6 @@
 """CuTe's layouts, as its C++ and its Python print them.
 
-The swizzle's three numbers count something, and the text says what:
+The swizzle's three numbers count different units, which the text specifies:
 
     Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)   a pointer is swizzled: bytes
     Sw<3,3,3> o _0 o (_8,_64):(_64,_1)                     an index is swizzled: elements, here of 16 bits
@@ -49,7 +49,7 @@ _WRAPPERS = _POINTERS | {
     "composed_layout",
 }
 _SWIZZLES = ("Sw", "Swizzle", "S", "make_swizzle")
-_COUNT_BYTES = ("S", "make_swizzle", "make_composed_layout", "swizzle_ptr")  # whatever follows
+_COUNT_BYTES = ("S", "make_swizzle", "make_composed_layout", "swizzle_ptr")  # with any continuation
 _DEPTH = {"(": 1, ")": -1}  # what a parenthesis adds to those that are open
 _SPACES = ("gmem", "rmem", "tmem", "generic", "dsmem")
 _NAMED = re.compile(
@@ -104,7 +104,7 @@ def read(text: str, hints: Hints) -> Layout:
 
 
 def read_modes(text: str) -> Modes | None:
-    """The shape and stride of a text that says nothing else: a thread-value layout, an index map; None: it says more.
+    """The shape and stride of a text without anything else: a thread-value layout, an index map; None: there is more.
 
     >>> print(read_modes("Layout<Shape<Shape<_4,_8>,_2>, Stride<Stride<_2,_16>,_1>>"))
     ((4,8),2):((2,16),1)
@@ -117,14 +117,14 @@ def read_modes(text: str) -> Modes | None:
 
 
 def _scanner(text: str) -> tuple[Scanner, bool]:
-    """The text from its layout on, and whether something stands before it, such as "sA: " or "auto layout = "."""
+    """The text from its layout on, and whether a prefix was removed, such as "sA: " or "auto layout = "."""
     text = re.sub(r"\bSW_(\d+)_(\d+)_(-?\d+)", r"Sw<\1,\2,\3>", text)  # pycute's
     place = _layout_place(text)
     return Scanner(text[place:]), place > 0
 
 
 def _layout_place(text: str) -> int:
-    """Where the layout begins in a line of code or of a log; 0 where nothing stands before it."""
+    """The start of the layout in a line of code or of a log; 0 without a prefix."""
     named = _NAMED.search(text[:_PREFIX_CHARACTERS])
     if named is not None:
         has_prefix = bool(text[: named.start()].strip(" ("))
@@ -185,7 +185,7 @@ def _pieces(scan: Scanner, is_cut: bool) -> _Pieces:
 
 
 def _read_separator(scan: Scanner, closings: list[str]) -> None:
-    """Read what stands between two pieces: brackets that close, then "o", a comma or a colon, or nothing before "_smem_ptr"."""
+    """Read the text between two pieces: closing brackets, then "o", a comma or a colon, or nothing before "_smem_ptr"."""
     while closings and scan.accept(closings[-1]):
         closings.pop()
     is_glued = scan.peek().kind == "name" and scan.peek().spelling.startswith("_")
@@ -196,7 +196,7 @@ def _read_separator(scan: Scanner, closings: list[str]) -> None:
 
 
 def _read_piece(scan: Scanner, found: _Pieces, is_inside: bool) -> None:
-    """Read one piece into `found`; types, spaces and alignments stand inside the brackets of a pointer."""
+    """Read one piece into `found`; types, spaces and alignments are inside the brackets of a pointer."""
     token = scan.peek()
     name = str(token.value)
     if name in _SWIZZLES:

@@ -76,7 +76,7 @@ def starts(scan: Scanner) -> bool:
 
 
 def read(scan: Scanner, hints: Hints, is_cut: bool = False) -> Layout:
-    """An atom's name, or tile_to_shape(atom, shape[, order]); out of a line of code (`is_cut`), whatever follows."""
+    """An atom's name, or tile_to_shape(atom, shape[, order]); from a line of code (`is_cut`), with any continuation."""
     tiled = scan.accept("tile_to_shape", "(")
     piece = _read_atom(scan, hints)
     shape: tuple[int, ...] | None = hints.shape
@@ -121,7 +121,7 @@ def _read_atom(scan: Scanner, hints: Hints) -> Layout:
 
 
 def spell(layout: Layout) -> tuple[str, ...]:
-    """By the name of its GMMA or UMMA atom, alone, tiled by column, or tiled by row.
+    """By the name of its GMMA or UMMA atom: the atom, or a tile of it by column or by row.
 
     >>> print(spell(atom("K", "SW128", 16))[0])
     GMMA::Layout_K_SW128_Atom<uint16_t>

@@ -9,7 +9,7 @@ from typing import NamedTuple
 class EveryNotation(NamedTuple):
     """A layout as every notation writes it, or why one has no text for it."""
 
-    written: str  # the text that was asked about
+    written: str  # the user's text
     texts: Mapping[str, str]  # by the name of the notation
     assumption: str  # what the text left unsaid; empty: nothing
     lacking: tuple[str, ...] = ()  # notations that have no text for it

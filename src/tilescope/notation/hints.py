@@ -25,7 +25,7 @@ MAX_EXTENT = 1 << 20
 
 NOTATION_ARGUMENT = rule(
     "notation-argument",
-    "The caller says what a text leaves unsaid (bits, shape, major, unit), and does not contradict the text.",
+    "The caller passes what a text does not specify (bits, shape, major, unit), without contradicting the text.",
     argument="{name}",
     found="{where} says {name} = {text}, the argument {beside}",
     limit="both must agree",

@@ -1,12 +1,12 @@
-"""Layouts that say to which index every bit of an offset leads: Triton's linear layouts.
+"""Layouts that map every bit of an offset to an index: Triton's linear layouts.
 
     offset bit   0      1      2      3      4      5             4 x 16 elements
     basis      [0,1]  [0,2]  [0,4]  [0,8]  [1,4]  [2,8]
 
-The offset is the XOR of its bits, so the index is the XOR of their bases. A basis of one index bit is a stride; one that
-holds an index bit of a lower offset bit too (here 4 and 8) is a swizzle: bits 4 and 5 of the offset change bits 2 and 3.
-Where all such bases follow one another and reach equally far down, they are one XOR of the address. A basis of zeros is a
-gap: no element lies there.
+The offset is the XOR of its bits, so the index is the XOR of their bases. A basis of one index bit is a stride; one
+that also has the index bit of a lower offset bit (here 4 and 8) is a swizzle: bits 4 and 5 of the offset change bits 2
+and 3. If all such bases follow one another with the same distance, they are one XOR of the address. A basis of zeros is
+a gap without an element.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Basis = tuple[int, ...]
 
 LINEAR_BASES = rule(
     "linear-bases",
-    "A linear layout has an address map where it is strides and one XOR: a basis holds one index bit, or one and that of "
-    "an offset bit equally far below.",
+    "A linear layout has an address map if it consists of strides and one XOR: each basis has one index bit, or one "
+    "and that of an offset bit equally far below.",
     argument="text",
     found="basis {basis} of offset bit {offset_bit}",
     limit="one separate index bit, and at most one of an offset bit below",
@@ -84,7 +84,7 @@ def layout_of(
 ) -> Layout:
     """The layout with these bases, innermost offset bit first; `buffers` of it, one after the other, are its first index.
 
-    `padding` lists (interval, elements): after every interval of elements lie that many unused ones.
+    `padding` lists (interval, elements): after every interval of elements there are this many unused ones.
 
     >>> str(layout_of([(0, 1), (0, 2), (1, 0)], 16, padding=[(4, 2)]).modes)
     '(2,4):(6,1)'
@@ -113,8 +113,8 @@ def layout_of(
 def padded_bases(layout: Layout) -> tuple[list[Basis], list[tuple[int, int]]] | None:
     """The bases of a layout whose elements have padding between them, and the (interval, elements) of it; None for any other.
 
-    Two elements that differ in the next bit of the offset lie twice as far apart as those of the bit before, and the padding
-    of this interval further:
+    Elements that differ in one bit of the offset are twice as far apart as those of the previous bit, plus the padding
+    of this interval:
 
     >>> padded_bases(Layout((2, 4), 16, padding_bytes=4))
     ([(0, 1), (0, 2), (1, 0)], [(4, 2)])
@@ -149,7 +149,7 @@ class _Xor(NamedTuple):
 
 
 class _OffsetBits(NamedTuple):
-    """What the bits of an offset stand for."""
+    """The meaning of the bits of an offset."""
 
     places: list[dict[int, int]]  # for every index, the offset bit of each of its steps 1, 2, 4 …
     xor: _Xor

@@ -204,7 +204,7 @@ def _transposed(dims: list[Dim], permutation: tuple[int, ...]) -> list[Dim]:
 
 
 def _strides(dims: list[Dim], rank: int) -> Modes:
-    """Row-major storage of `dims`, gathered by the index that they came from, the finest of each first."""
+    """Row-major storage of `dims`, grouped by their original index, the finest of each first."""
     strides = []
     for place in range(len(dims)):
         inner = dims[place + 1 :]

@@ -4,7 +4,7 @@
     CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B
     .swizzle_mode = 128B, .swizzle_atomicity = 32B             (in numbers: 3 and 1)
 
-A mode says how TMA stores boxes that are one span wide: a tile is one column of boxes after the other.
+A mode describes how TMA stores boxes that are one span wide: a tile is one column of boxes after the other.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def type_bits(name: str) -> int:
     (8, 8, 128)
     """
     plain = last_name(name).casefold()
-    integer = re.fullmatch(r"u?int(\d{1,3})_t", plain)  # as spelled texts have it
+    integer = re.fullmatch(r"u?int(\d{1,3})_t", plain)  # as in the text
     if integer:
         return int(integer[1])
     match = re.fullmatch(r"[a-z]{1,8}?(\d{1,3})(?:b?_t|e\dm\d[a-z]*)?", plain)
@@ -243,7 +243,7 @@ class Scanner:
         raise UNEXPECTED_WORD.error(word=word, place=token.place, text=shown, expected=expected, advice=fix)
 
     def finished(self) -> None:
-        """Refuse what is left over; a closing ";" of source code may stay."""
+        """Refuse the remaining text; a closing ";" of source code may stay."""
         self.accept(";")
         if self.peek().kind != "end":
             self.refuse("the end of the layout")
@@ -328,7 +328,7 @@ class Scanner:
         return tuple(members)
 
     def fields(self, closing: str, positions: tuple[str, ...] = (), quoted: tuple[str, ...] = ()) -> Fields:
-        """Values up to the closing bracket: key = value, or a value alone for the next of `positions`.
+        """Values up to the closing bracket: key = value, or only a value for the next of `positions`.
 
         >>> Scanner('(8, 64), 16, swizzle="128B")').fields(")", ("shape", "element_bits"), ("swizzle",))
         {'shape': [8, 64], 'element_bits': 16, 'swizzle': '128B'}
@@ -379,7 +379,7 @@ class Scanner:
 
 
 def require_known(fields: Iterable[str], known: tuple[str, ...], what: str = "field") -> None:
-    """Refuse fields that nobody knows."""
+    """Refuse unknown fields."""
     for key in fields:
         if key not in known:
             raise UNKNOWN_FIELD.error(what=what, field=key, known=known, nearest=nearest_name(key, known) or known[0])

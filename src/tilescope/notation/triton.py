@@ -10,8 +10,8 @@
     #ttg.padded_shared<[256:+8] {order = [1, 0], shape = [16, 256]}>         8 elements of padding after every 256
     #ttg.shared_linear<{offset = [[0, 1], [1, 0]]}, alignment = 16>          the index of every bit of an offset
 
-All of them are linear layouts (linear.py). The first two do not say the tile's shape; a buffer's type does, and names its
-encoding, whose line stands at the top of the file. One more extent than the encoding has counts buffers:
+All of them are linear layouts (linear.py). The first two do not contain the tile's shape; a buffer's type does, and
+names its encoding, whose line is at the top of the file. One more extent than the encoding has counts buffers:
 
     #shared = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
     !ttg.memdesc<3x128x64xf16, #shared, #smem, mutable>
@@ -115,7 +115,7 @@ def read(text: str, hints: Hints) -> Layout:
 
 
 def _said_bits(encoding: Encoding) -> int | None:
-    """An element's bits, as the encoding or its buffer says them; both must agree."""
+    """An element's bits, from the encoding or its buffer; both must agree."""
     element: int | None = encoding.fields.get("elementBitWidth")
     if element is None:
         return encoding.element_bits
@@ -126,7 +126,7 @@ def _said_bits(encoding: Encoding) -> int | None:
 
 
 def assumed(text: str, hints: Hints) -> Fields:
-    """What neither the text nor the caller says, as `read` can be told it: element_bits and shape.
+    """Values that neither the text nor the caller specifies, as arguments of `read`: element_bits and shape.
 
     Triton makes `vec` elements 16 bytes where it can, so that their number tells the element's width; where it does not, 16
     bits are the usual. The tile is the smallest that has the whole pattern.
@@ -216,7 +216,7 @@ class _PaddedFields(NamedTuple):
 
 
 def _padded_fields(layout: Layout) -> _PaddedFields | None:
-    """The padding of a layout as padded_shared says it; None for a layout that it cannot be."""
+    """The padding of a layout in the form of padded_shared; None if the layout has another form."""
     padding = padded_bases(layout)
     if padding is None:
         return None
@@ -230,7 +230,7 @@ def _padded_fields(layout: Layout) -> _PaddedFields | None:
 class _UnpaddedFields(NamedTuple):
     """The fields of the few encodings that a layout without padding could be."""
 
-    widths: list[int]  # of nvmma_shared, in bytes: one, or none where it has no such swizzle
+    widths: list[int]  # of nvmma_shared, in bytes: one value, or none if it has no such swizzle
     transposed: bool
     phases: _Phases  # of swizzled_shared
     order: list[int]

@@ -117,7 +117,7 @@ class Encoding(NamedTuple):
 
 
 class _Buffer(NamedTuple):
-    """A buffer in memory, or an encoding that stands alone."""
+    """A buffer in memory, or an encoding without one."""
 
     attribute: str  # the text of its encoding
     extents: tuple[int, ...] = ()

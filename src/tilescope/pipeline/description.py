@@ -57,7 +57,7 @@ Read = TypeVar("Read")
 
 NAME = rule(
     "pipeline-name",
-    "Barriers, slots and loop counters have names that expressions do not use already, and no two roles share a name.",
+    "Barriers, slots and loop counters have names that expressions do not define already, and role names are unique.",
     argument="{at}",
     found="{shown}",
     limit="a name of letters, digits and _ other than {used:, }",
@@ -395,5 +395,5 @@ class _Reader:
 
 
 def _read_written(value: object) -> Written:
-    """What a user wrote. It was checked: anything but a number or a text is already among the problems."""
+    """The text that a user wrote. It was checked: anything but a number or a text is already among the problems."""
     return cast("Written", value)

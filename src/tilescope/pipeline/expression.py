@@ -47,7 +47,7 @@ _FORMS = (
 
 EXPRESSION = rule(
     "pipeline-expression",
-    "An expression is arithmetic on integers and the names that are known in its place.",
+    "An expression is integer arithmetic with names that are defined at its place.",
     argument="{at}",
     found="{shown}",
     limit="an expression is an integer, or a text such as 'i % 4'",
@@ -66,7 +66,7 @@ UNDEFINED = EXPRESSION.worded(
 )
 REFERENCE = rule(
     "pipeline-reference",
-    "A barrier or slot is referred to by its name, or by its name and stage: full[i % 4].",
+    "A reference to a barrier or slot is its name, or its name and stage: full[i % 4].",
     argument="{at}",
     found="{shown}",
     limit="a reference is a name, or a name and a stage: full[i % 4]",

@@ -53,7 +53,7 @@ class Instances:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        # blocks of this grid, and of the earlier one, which have barriers and memory of their own
+        # blocks of this grid, and of the earlier one, which have separate barriers and memory
         grids = 2 if any(role.earlier for role in pipeline.roles) else 1
         self.blocks = pipeline.blocks * grids
         self.agents = self._agents()
@@ -101,13 +101,13 @@ class Instances:
         grid, block = divmod(home, self.pipeline.blocks)
         is_shared = isinstance(of, Slot) and of.space == "gmem"
         title = name if is_shared or self.pipeline.blocks == 1 else f"{name} of block {block}"
-        if grid and not isinstance(of, Role):  # roles have names of their own
+        if grid and not isinstance(of, Role):  # each role defines its own names
             title = f"{title} of the grid before"
         return InstanceOf(of, number, block, name, title, home)
 
 
 def _stage_names(row: Barrier | Slot | Flag) -> list[str]:
-    """full[0], full[1], …; a single stage has the name alone."""
+    """full[0], full[1], …; a single stage has only the name."""
     return [f"{row.name}[{stage}]" for stage in range(row.stages)] if row.stages > 1 else [row.name]
 
 

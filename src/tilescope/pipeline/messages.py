@@ -64,7 +64,7 @@ class Mistake(Value):
         return self._fixed
 
     def fixed_by(self, pipeline: Pipeline, fix: str) -> Mistake:
-        """The mistake with a fix that was proven, and the pipeline that has it."""
+        """The mistake with a fix that was proven, and the fixed pipeline."""
         fixed = replace(self, fix=fix)
         object.__setattr__(fixed, "_fixed", pipeline)
         return fixed
@@ -81,7 +81,7 @@ class Mistake(Value):
 
 
 def describe_action(parts: Instances, done: Done, block: int | None = None) -> str:
-    """What an action does: "wait full[2], parity 1"; or what lands: "4096 bytes land in a[0], for full[0]".
+    """The description of an action: "wait full[2], parity 1"; or of a landing: "4096 bytes land in a[0], for full[0]".
 
     If all barriers or slots of a list are those of `block`, they are named without it.
     """
@@ -124,7 +124,7 @@ def _field_names(event: Action) -> tuple[str, ...]:
 
 
 def step_of(action: Action) -> Step:
-    """The step that an action came from."""
+    """The step of an action."""
     assert isinstance(action.step, Step)
     return action.step
 
@@ -381,7 +381,7 @@ def _circle_texts(parts: Instances, error: MistakeFoundError) -> dict[str, Fact]
 
 
 def _describe_counts(parts: Instances, barrier: int, counts: tuple[int, ...]) -> str:
-    """What a barrier has counted: "full[2], phase 1: 0 of 1 arrivals, 4096 bytes missing"."""
+    """The counts of a barrier: "full[2], phase 1: 0 of 1 arrivals, 4096 bytes missing"."""
     phase, came, expected, tx = counts
     texts = [f"{came} of {expected} arrivals"]
     if tx > 0:

@@ -2,8 +2,8 @@
 
     wait    {wait = "full[i % 4]", parity = "(i / 4) % 2"}    mbarrier.try_wait.parity    "wait full[2], parity 1"
 
-A step is written as its name with what it acts on, and its arguments beside it. `sentence` is the template for a
-step that was done (`tilescope.sentence` has the language); `messages.describe_action` fills in its facts.
+A step is written as its name with its operand, followed by its arguments. `sentence` is the template for an executed
+step (`tilescope.sentence` defines the language); `messages.describe_action` fills in its facts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ Written: TypeAlias = int | str  # as a user writes it: a number, a flag, a name,
 
 NUMBER = rule(
     "pipeline-number",
-    "Every number of a step is one that its instruction takes: parities 0 and 1, bars 0 to 15, no negative counts.",
+    "Every number of a step is valid for its instruction: parities 0 and 1, named barriers 0 to 15, no negative "
+    "counts.",
     argument="{name}",
     found="{name} = {number}",
     limit="{name} is {least} to {most}[[, a multiple of {multiple}]]",
@@ -164,7 +165,7 @@ _ROWS = (
         _TILE,
         Argument("offset", "number", "offset_bytes", "", least=0),  # "": after the other copies of the same phase
         Argument("lanes", "number", "lanes", 1, least=1, most=BLOCK_THREADS),
-        Argument("source", "slot", "sources", ""),  # a slot of global memory; "": what nobody writes meanwhile
+        Argument("source", "slot", "sources", ""),  # a slot of global memory; "": memory that is not written meanwhile
         sentence="copy into {slots}, {bytes} bytes[[ on {barriers}]]",
     ),
     # when the role's cp.async have landed
@@ -202,7 +203,7 @@ _ROWS = (
     # bar.sync of `threads` threads; 0: all of the block. bar.arrive does not wait
     _operation("sync", _BAR, _THREADS, sentence="sync {number}[[, {threads} threads]]"),
     _operation("bar_arrive", _BAR, _THREADS, sentence="bar_arrive {number}[[, {threads} threads]]"),
-    # barrier.cluster; a relaxed arrival hands on no data
+    # barrier.cluster; a relaxed arrival does not order memory
     _operation(
         "cluster", _CLUSTER, Argument("relaxed", "flag", "is_relaxed", False), sentence="cluster {target}[[ {relaxed}]]"
     ),

@@ -1,7 +1,7 @@
-"""What a pipeline is made of: barriers, slots, flags, and roles with their steps.
+"""The parts of a pipeline: barriers, slots, flags, and roles with their steps.
 
-A role is a group of threads that act together; a role of a warpgroup arrives once for each of its threads where the step
-says count = 128. A step is an operation of the table in `operations`:
+A role is a group of threads that act together; a role of a warpgroup arrives once for each of its threads if the step
+has count = 128. A step is an operation of the table in `operations`:
 
     {wait = "full[i % 4]", parity = "(i / 4) % 2"}
     {copy = "a[i % 4]", bytes = 16384, barrier = "full[i % 4]"}

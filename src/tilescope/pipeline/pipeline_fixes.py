@@ -1,4 +1,4 @@
-"""Changes that could fix a mistake: each as the changed pipeline, with the sentence that asks for it.
+"""Changes that could fix a mistake: each as the changed pipeline, with the sentence that suggests it.
 
     mistake     full expects 8192 bytes, the copies bring 4096
     fixes       "Expect 4096 bytes."  and the pipeline whose step expects 4096
@@ -30,7 +30,7 @@ StepChange = Callable[[Step], tuple[Step, ...]]  # from a step to those in its p
 
 
 class Fix(NamedTuple):
-    """A change as a sentence, and the pipeline with it; without a sentence it is what the mistake's own advice asks for."""
+    """A change as a sentence, and the changed pipeline; without a sentence it is the fix that the mistake suggests."""
 
     sentence: str
     pipeline: Pipeline
@@ -178,7 +178,7 @@ def _change_count(pipeline: Pipeline, row: Barrier, counts: tuple[int, ...]) -> 
 
 
 def _add_arrivals(pipeline: Pipeline, row: Barrier, per_round: int) -> Iterator[Fix]:
-    """A role that arrives in every block, or as often as the barrier needs beside the other roles."""
+    """A role that arrives in every block, or as often as the barrier needs in addition to the other roles."""
     everyone = (1 << pipeline.blocks) - 1
     for role, step in _steps(pipeline):
         if not _on(row.name, *_ARRIVING)(step):

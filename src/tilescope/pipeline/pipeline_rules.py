@@ -47,8 +47,8 @@ _COMMIT: Plain = {"commit": "bulk"}
 
 PIPELINE_ARRIVALS = rule(
     "pipeline-arrivals",
-    "A phase gets exactly the arrivals that its barrier counts: with fewer it never ends, "
-    "and an instruction with more of them faults.",
+    "A phase gets exactly the arrivals that its barrier counts. With fewer it never completes, and an instruction "
+    "with more of them faults.",
     source=_MBARRIER_MEASURED,
     basis="measured",
     passing=PLANNED,
@@ -64,7 +64,7 @@ PIPELINE_BYTES = rule(
 )
 PIPELINE_BEYOND = rule(
     "pipeline-beyond",
-    "A copy ends within its slot.",
+    "A copy does not extend beyond its slot.",
     source="an H200",
     basis="measured",
     passing=PLANNED,
@@ -72,42 +72,43 @@ PIPELINE_BEYOND = rule(
 )
 PIPELINE_CIRCLE = rule(
     "pipeline-circle",
-    "Roles do not wait for each other in a circle: until all have ended, some role can continue.",
+    "Roles do not wait for each other in a cycle: until all have finished, some role can continue.",
     source="what waiting means",
     passing=PLANNED,
     failing=example(_WAIT, {"arrive": "empty"}, others=((_WAIT_EMPTY, _ARRIVE),), barriers=_FULL_AND_EMPTY),
 )
 PIPELINE_EXIT = rule(
     "pipeline-exit",
-    "A block stays until everything that is sent to it has arrived, and until TMA has read what the block stores.",
+    "A block does not exit before everything sent to it has arrived, and TMA has read the data that the block stores.",
     source="PTX ISA, cp.async.bulk.wait_group; mapa",
     passing=PLANNED,
     failing=example(_WRITE, _FENCE, _STORE, _COMMIT),
 )
 PIPELINE_FENCE = rule(
     "pipeline-fence",
-    "A fence is between an access of threads and one of TMA or tensor cores, in tensor memory too.",
+    "A fence separates accesses of threads from those of TMA or tensor cores, in tensor memory too.",
     source="PTX ISA, async proxy; tcgen05.fence",
     passing=PLANNED,
     failing=example(_WRITE, _STORE),
 )
 PIPELINE_FLAG = rule(
     "pipeline-flag",
-    "A flag in global memory reaches every value that a role polls for.",
+    "A flag in global memory reaches every value for which a role polls.",
     source="what waiting means",
     passing=PLANNED,
     failing=example({"signal": "done"}, {"poll": "done", "value": 2}, flags={"done": {}}),
 )
 PIPELINE_INIT = rule(
     "pipeline-init",
-    "A barrier is initialised before it is used, with a sync between (for other blocks fence.mbarrier_init too), and invalidated after.",
+    "A barrier is initialized before its first use, with a sync between (for other blocks also fence.mbarrier_init), "
+    "and invalidated after its last use.",
     source=_MBARRIER,
     passing=PLANNED,
     failing=example({"init": ["full"]}, others=((_ARRIVE,),)),
 )
 PIPELINE_LATE = rule(
     "pipeline-late",
-    "A phase ends only when every role that waits for the phase before has seen that one end.",
+    "A phase completes only after every role that waits for the previous phase has observed its completion.",
     source=_MBARRIER_MEASURED,
     basis="measured",
     passing=PLANNED,
@@ -151,7 +152,7 @@ PIPELINE_OVERLAP = rule(
 )
 PIPELINE_PARTIAL = rule(
     "pipeline-partial",
-    "Before a slot is read, all of its bytes have been filled again since it was last read.",
+    "Before a slot is read again, all of its bytes have been filled again.",
     source="an H200",
     basis="measured",
     passing=PLANNED,
@@ -159,7 +160,7 @@ PIPELINE_PARTIAL = rule(
 )
 PIPELINE_PARITY = rule(
     "pipeline-parity",
-    "A role waits with the parity of the phase that it needs, counted over the whole kernel.",
+    "A role waits with the parity of the phase that it needs; phases are counted over the whole kernel.",
     source=_MBARRIER_MEASURED,
     basis="measured",
     passing=PLANNED,
@@ -167,14 +168,14 @@ PIPELINE_PARITY = rule(
 )
 PIPELINE_RACE = rule(
     "pipeline-race",
-    "A slot is written only when all reads of it are finished, and read only when it is filled.",
+    "A slot is written only after all reads of it have finished, and read only after it is filled.",
     source="PTX ISA, memory consistency model",
     passing=PLANNED,
     failing=example(_EXPECT, _COPY, _READ),
 )
 PIPELINE_RECEIVER = rule(
     "pipeline-receiver",
-    "Every block that receives bytes expects them on its own barrier.",
+    "Every block that receives bytes expects them on its barrier.",
     source=_MBARRIER_MEASURED,
     basis="measured",
     passing=PLANNED,
@@ -182,14 +183,14 @@ PIPELINE_RECEIVER = rule(
 )
 PIPELINE_REGISTERS = rule(
     "pipeline-registers",
-    "When setmaxnreg asks for registers, the block's pool has them or will get them.",
+    "If setmaxnreg requests registers, the block's pool has them or will receive them.",
     source="PTX ISA, setmaxnreg",
     passing=PLANNED,
     failing=example({"registers": 240}, registers=168),
 )
 PIPELINE_SCOPE = rule(
     "pipeline-scope",
-    "An arrival that lets another block see data has the scope of the cluster.",
+    "An arrival that makes data visible to another block has cluster scope.",
     source="PTX ISA, mbarrier.arrive",
     passing=PLANNED,
     failing=example(
@@ -238,7 +239,7 @@ PIPELINE_START = rule(
 )
 PIPELINE_SYNC = rule(
     "pipeline-sync",
-    "A bar.sync gets exactly the threads that all who come there name, and every role comes to the cluster barrier.",
+    "All instructions of a bar.sync name the number of threads that reach it, and every role reaches the cluster barrier.",
     source="PTX ISA, bar; barrier.cluster",
     basis="measured",
     passing=PLANNED,
@@ -246,8 +247,8 @@ PIPELINE_SYNC = rule(
 )
 PIPELINE_WARPS = rule(
     "pipeline-warps",
-    "Warps of a role synchronize, or all arrive, before one of them stores or releases what the others read or wrote, "
-    "or accesses what they copied by cp.async.",
+    "The warps of a role synchronize, or all arrive, before one of them stores or releases data that the others read "
+    "or wrote, or accesses data that they copied by cp.async.",
     source="PTX ISA, bar; memory consistency model",
     passing=PLANNED,
     failing=example(_WRITE, _FENCE, _STORE, _COMMIT, {"wait_group": "bulk"}, threads=128),

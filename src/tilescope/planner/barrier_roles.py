@@ -1,4 +1,4 @@
-"""ts.plan_pipeline: the barriers and roles that bring planned tiles to their consumer, stage after stage.
+"""ts.plan_pipeline: the barriers and roles that load planned tiles for their consumer, stage after stage.
 
     producer   wait empty ─▶ expect full ─▶ copies ──┐           tail: wait forevery stage before it leaves
                   ▲                                  ▼
@@ -8,14 +8,15 @@ In a cluster of Cx x Cy blocks (rank = x + Cx y) blocks with the same x share A 
 block loads its part of a shared tile into all of them. So every block expects whole tiles, and a slot is free when the
 consumers of every block that it feeds have released it.
 
-With cta_group=2 two blocks along x multiply together, and tiles are the pair's, as m and n of the instruction are: each block
-brings half of the rows of A and half of the columns of B, and the even block's barrier expects what both bring.
+With cta_group=2, two blocks along x multiply together. Tiles are then those of the pair, like m and n of the
+instruction: each block loads half of the rows of A and half of the columns of B, and the even block's barrier expects
+the bytes of both.
 
     A 256 x 64, B 256 x 64 of bf16    block 0: A rows 0-127, B columns 0-127      16384 + 16384 bytes ─┐
                                       block 1: A rows 128-255, B columns 128-255  16384 + 16384 bytes ─┴▶ 65536 at block 0
 
-Counts that a kernel knows by name are constants of the pipeline (STAGES, k_tiles), so that the emitter prints the steps as
-they stand here.
+Counts that a kernel refers to by name are constants of the pipeline (STAGES, k_tiles), so that the emitter can print
+the steps unchanged.
 """
 
 from __future__ import annotations

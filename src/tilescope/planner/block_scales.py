@@ -7,8 +7,8 @@
                                   multiple of 4, 16 bytes, so that its parts can be fetched by bulk copies
     of B    (n / 128, k / 128)    float32, along k: a row of the array is k / 128 rounded up to a multiple of 4
 
-Of a batch, and of experts with masked rows, every item has arrays of both; contiguous experts share one of A. All columns of a tile
-lie in one block of B, so that a thread needs one scale of it (with gates side by side two).
+Every item of a batch, or of experts with masked rows, has both arrays; contiguous experts share the one of A. All
+columns of a tile are in one block of B, so a thread needs one scale of it (two with gates side by side).
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def scaled_step_us(rows: int, columns: int, *, swapped: bool) -> float:
 def lies_in_one_block(tile_n: int, n: int, *, swapped: bool, side_by_side: bool) -> bool:
     """Whether the columns that a warpgroup multiplies together have one scale of B, or one of gates and one of the others.
 
-    Swapped, wgmma takes 64 rows of B at a time, which never straddle blocks. Gates side by side begin at n / 2: both halves
-    of a tile must start at multiples of their own width.
+    If swapped, wgmma takes 64 rows of B at a time, which never straddle blocks. Gates stored as two halves begin at n /
+    2: both halves of a tile must start at multiples of their width.
 
     >>> lies_in_one_block(96, 192, swapped=False, side_by_side=False)
     False

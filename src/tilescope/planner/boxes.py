@@ -1,7 +1,7 @@
 """A tile cut into TMA boxes, so that every box lands where its atoms belong.
 
-TMA stores the rows of a box one after another. A box is therefore one atom wide (the swizzle's span), and as
-high as the atoms that lie in a row in shared memory:
+TMA stores the rows of a box one after another. A box is therefore one atom wide (the swizzle's span), and as high as
+the atoms that follow one another in shared memory:
 
     order "column"                 order "row"                     folded (one more dimension)
     ┌──┬──┐  box: span x rows      ┌──┬──┐  box: span x 8          ┌──┬──┐  box: span x rows x atoms
@@ -95,9 +95,9 @@ def cut(layout: Layout, rows: int) -> Boxes:
 
 
 def _even_heights(run: int, pitch_bytes: int) -> list[int]:
-    """Rows of boxes that divide a run of rows, the most first, every box on a line of its own.
+    """Rows of boxes that divide a run of rows, the largest first, so that every box starts on a new line.
 
-    Where nothing fits, those that divide it: the rules then say what is wrong with them.
+    If no such size exists, all sizes that divide the run: the rules then report what is wrong with them.
     """
     even = [rows for rows in range(min(run, LARGEST_BOX_EXTENT), 0, -1) if run % rows == 0]
     on_lines = [rows for rows in even if rows == run or rows * pitch_bytes % SMEM_LINE_BYTES == 0]
@@ -134,7 +134,7 @@ def _folded(layout: Layout, rows: int, columns: int) -> tuple[int, ...]:
 
 
 def misplaced(layout: Layout, boxes: Boxes) -> list[Broken]:
-    """Why the boxes cannot lie one behind the other: every box starts on a line of 128 bytes.
+    """Why the boxes cannot follow one another: every box starts on a line of 128 bytes.
 
     >>> layout = Layout((3, 320), 8, atom=(3, 80))
     >>> [found] = misplaced(layout, split(layout)[0])
@@ -193,7 +193,8 @@ def map_arguments(
 
 PLAN_FOLD = rule(
     "plan-fold",
-    "A folded map sees the matrix as columns of one swizzle span, in row order also as groups of rows: whole ones.",
+    "A folded map divides the matrix into whole columns of one swizzle span, in row order also into whole groups of "
+    "rows.",
     argument="global_shape",
     found="{elements} contiguous elements",
     limit="a folded map sees them as columns of {span_elements}",

@@ -42,7 +42,7 @@ def consumer_role(loading: Loading) -> Step:
     before: Steps = []
     if (
         staging.takes_turns
-    ):  # a parity tells the phases of full apart for who has seen the last one: the other consumer hands on
+    ):  # a consumer needs the last phase of full to interpret a parity: the other consumer passes it on
         before = [{"wait": "order[instance]", "parity": "(turn + 1 - instance) % 2"}]
         last = [{"arrive": "order[1 - instance]"}, *last]
     after = [*last, *_residual_wait(loading), *_added(loading), *_stored_slices(loading)]
@@ -92,7 +92,7 @@ def _residual_step(loading: Loading) -> int:
 
 
 def _residual_wait(loading: Loading) -> Steps:
-    """Nobody leaves a tile before its residual has come."""
+    """No warp leaves a tile before its residual has been loaded."""
     gemm = loading.gemm
     if gemm is None or not gemm.stages_residual:
         return []
@@ -112,7 +112,7 @@ def _c_buffer(loading: Loading, number: str = "slice") -> str:
         return ""
     buffers = loading.staging.c_buffers
     takes_turns = loading.staging.takes_turns
-    # A warpgroup with a tile of its own has its own buffers.
+    # A warpgroup that computes whole tiles has its own buffers.
     group_offset = f"instance * {buffers} + " if takes_turns else ""
     if buffers == 1:
         return group_offset
@@ -122,9 +122,9 @@ def _c_buffer(loading: Loading, number: str = "slice") -> str:
 
 
 def _added(loading: Loading) -> Steps:
-    """The blocks of a cluster that share k add their sums, each those of its own columns.
+    """The blocks of a cluster that share k add their sums; each block adds those of its columns.
 
-    What they send lies where stages were: nobody sends before all have read theirs.
+    The sums are sent to the memory of the stages, so no block sends before all have read their stages.
     """
     gemm = loading.gemm
     if gemm is None or gemm.schedule.split == 1:
@@ -149,7 +149,7 @@ def _added(loading: Loading) -> Steps:
 
 
 def _owns(loading: Loading) -> str | None:
-    """The condition that a block has columns of its own to store; None: all have."""
+    """The condition that a block has columns to store; None: all have."""
     gemm = loading.gemm
     if gemm is None or gemm.schedule.owners(gemm.sums[1]) == gemm.schedule.split:
         return None
@@ -157,7 +157,7 @@ def _owns(loading: Loading) -> str | None:
 
 
 def _stored_slices(loading: Loading) -> Steps:
-    """The epilogue of the blocks that have columns of their own; where clusters share k, of the last of them."""
+    """The epilogue of the blocks that store columns; if clusters share k, of the last cluster."""
     steps = _epilogue(loading)
     partial = f"partial[rank * {loading.staging.consumers} + instance]"
     if loading.gemm is not None and loading.gemm.schedule.parts > 1:
@@ -224,7 +224,7 @@ def tmem_epilogue_role(loading: Loading) -> Step:
 
 
 def _epilogue(loading: Loading, read: Steps | None = None) -> Steps:
-    """The slices of a tile of C, read where they lie in tensor memory, written by all threads and stored by one of them."""
+    """The slices of a tile of C, read from tensor memory, written by all threads and stored by one of them."""
     if loading.gemm is None or loading.gemm.epilogue is None:
         return read or []
     first = _c_buffer(loading)
@@ -239,10 +239,12 @@ def _epilogue(loading: Loading, read: Steps | None = None) -> Steps:
         pending=loading.staging.c_buffers - 1,
         when="instance == 0" if loading.writers > 1 else None,
     )
-    if loading.gemm.stages_residual:  # whose arrival says that the buffers are free
+    if loading.gemm.stages_residual:  # whose arrival releases the buffers
         steps = [{"read": [f"c[{first}{writer}]"]}, *steps[2:]]
         return [{"loop": "slice", "count": loading.gemm.slices, "steps": steps}]
-    if not loading.staging.in_tmem and loading.gemm.holds_all_slices:  # one wait for all buffers, and one meeting
+    if (
+        not loading.staging.in_tmem and loading.gemm.holds_all_slices
+    ):  # one wait for all buffers, and one synchronization
         wait_step, sync_step, *steps = steps
         return [wait_step | {"pending": 0}, sync_step, {"loop": "slice", "count": loading.gemm.slices, "steps": steps}]
     return [{"loop": "slice", "count": loading.gemm.slices, "steps": [*(read or []), *steps]}]

@@ -1,4 +1,4 @@
-"""Who reads (or writes) the tile in shared memory, what layout that asks for, and what it costs.
+"""The readers (or writers) of a tile in shared memory, the layouts that they need, and the cost of an access.
 
 wgmma, tcgen05     the tensor core reads shared memory by descriptor: canonical atoms, no counted wavefronts
 ldmatrix           a warp reads 8 rows x 16 bytes at a time: canonical atoms, counted
@@ -60,7 +60,7 @@ def swizzles_for(problem: Problem) -> tuple[Swizzle, ...]:
 _TORN_ATOM = "atoms of swizzle {swizzle} are {atom_rows} rows of {atom_elements} elements of {element_bits} bits"
 PLAN_ROWS = rule(
     "plan-rows",
-    "The rows of a tile are a whole number of its boxes and atoms, and every box starts on a line of 128 bytes.",
+    "The rows of a tile are a multiple of those of its boxes and atoms, and every box starts at a line of 128 bytes.",
     argument="tile",
     found="[[{matrix}: ]]{rows:row} of {pitch_bytes} bytes, {box_bytes} bytes a box",
     limit="the next box starts on a line of 128 bytes",
@@ -78,7 +78,7 @@ ROWS_TEAR_ATOMS = PLAN_ROWS.worded(
 )
 PLAN_SPAN = rule(
     "plan-span",
-    "A row of the tile is a whole number of the swizzle's spans.",
+    "A row of the tile is a multiple of the swizzle's span.",
     argument="tile",
     found="[[{matrix}: ]]{extent} contiguous elements",
     limit=_TORN_ATOM,
@@ -90,7 +90,7 @@ PLAN_SPAN = rule(
 
 
 def containers_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Layout | list[Obstacle]:
-    """The tile's containers under a swizzle, as copies and descriptors count them; or what stands against it.
+    """The tile's containers under a swizzle, as copies and descriptors count them; or the obstacles to it.
 
     A tile one atom wide or high has one order of atoms: "column".
     """
@@ -102,7 +102,7 @@ def containers_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) ->
 
 
 def element_layout(problem: Problem, containers: Layout) -> Layout:
-    """Where the elements lie, of a tile whose `containers` copies and descriptors count.
+    """The addresses of a tile's elements, whose `containers` copies and descriptors count.
 
     They differ for types that TMA pads. A load leaves sixteen values dense at the start of their chunk of 16 bytes, while
     descriptors and boxes count a byte for each; a store takes a value from each of these bytes:
@@ -170,7 +170,7 @@ def _swizzle_asked_for(problem: Problem) -> str | None:
 _TRANSPOSE = 'Use {major:="K"}: transpose the tile once, or while copying.'
 PLAN_LAYOUT = rule(
     "plan-layout",
-    "The consumer reads the layout: majorness, swizzle and element width together.",
+    "The consumer supports the combination of majorness, swizzle and element width.",
     argument="swizzle",
     found="[[{matrix}: ]]{major}-major {mode} with {data_type}",
     limit="ldmatrix does not read this layout",
@@ -233,7 +233,7 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Obstacle]:
 
 
 def _unread(problem: Problem, reader: Consumer, canonical: CanonicalLayout) -> Broken:
-    """Why lanes do not read this layout: for the width of MN-major elements, whatever the swizzle, or for the swizzle."""
+    """Why lanes do not read this layout: because of the width of MN-major elements, or because of the swizzle."""
     element = problem.data_type
     widths = reader.mn_major_bits()
     if problem.major == "K" or element.smem_bits in widths:
@@ -288,7 +288,7 @@ def counted_accesses(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
 def cheapest(accesses: tuple[Access, ...], layouts: Mapping[Key, Layout]) -> tuple[str, Mapping[Key, Counted]]:
     """The access that takes the fewest wavefronts on one of the layouts, the first of equals; and its counts on all.
 
-    Obstacles stand for a layout on which the access would be torn.
+    Obstacles replace a layout on which the access would be torn.
     """
     name = ""
     counts: Mapping[Key, Counted] = dict.fromkeys(layouts, UNCOUNTED)
@@ -316,7 +316,7 @@ def wavefronts_on(layout: Layout, access: Access) -> Wavefronts:
 
 
 def _epilogues(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
-    """How a tile of results may leave the registers, where no access is asked for.
+    """How a tile of results can be written from the registers if no access is requested.
 
     tcgen05                what a tcgen05.ld brought      every form of it that serves
     16 bits                stmatrix                       eight rows of 16 bytes at a time
@@ -340,7 +340,7 @@ def _epilogues(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
 
 
 def tmem_epilogues(tile: tuple[int, int], element_bits: int, *, transpose: bool) -> tuple[Access, ...] | list[Obstacle]:
-    """The ways to write a tile of results that tcgen05.ld brought into registers; what stands against all where none is possible.
+    """The patterns that write a tile of results after tcgen05.ld, or the obstacles to all of them.
 
     The tile is rows x columns, columns contiguous; `transpose` where its columns are m, the lanes of tensor memory.
 
@@ -357,14 +357,14 @@ def tmem_epilogues(tile: tuple[int, int], element_bits: int, *, transpose: bool)
 
 
 def _widest(walks: Callable[..., Access], after: str = "") -> Access:
-    """The walk with the most matrices an instruction that the tile allows; its name says what it comes after."""
+    """The walk with the most matrices per instruction that the tile allows; its name has the preceding load."""
     wider = (or_obstacles(walks, count=count) for count in (4, 2))
     walk = next((walk for walk in wider if isinstance(walk, Access)), None) or walks(count=1)
     return Access(walk.op, walk.lane_address, walk.active, walk.name + after)
 
 
 def operand_of(problem: Problem) -> Operand:
-    """The operand a tile serves as: as asked, else A where its rows allow it."""
+    """The operand of a tile: as requested, else A if its rows allow it."""
     if problem.operand is not None:
         return problem.operand
     fewest_rows = _loop(problem).extents(problem.data_type).m[0]
@@ -378,7 +378,7 @@ def descriptors_of(problem: Problem, layout: Layout) -> DescriptorLoop:
 
 PLAN_DESCRIPTORS = rule(
     "plan-descriptors",
-    "wgmma and tcgen05 read shared memory by descriptor; other consumers have none.",
+    "Only wgmma and tcgen05 read shared memory by descriptor.",
     argument="consumer",
     found="consumer = {consumer} for a {direction}",
     limit="{readers:and} read shared memory by descriptor",

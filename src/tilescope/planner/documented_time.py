@@ -1,4 +1,4 @@
-"""The time of a GEMM by documented rates alone, for tensor cores of which no kernel was measured.
+"""The time of a GEMM from documented rates, for tensor cores whose kernels were not measured.
 
 That is tcgen05, and mma where a card has nothing faster. Arithmetic, shared memory and memory are known; launch, L2 and power
 are not, and are left out. The prediction is labelled so.
@@ -28,8 +28,8 @@ def multiplies_by_lanes(product: Product) -> bool:
 def predict_by_documents(product: Product, tile: Tile, schedule: Schedule) -> Prediction | None:
     """The time by the documented rates of a card; what they do not know (launch, L2, power) is left out.
 
-    A tile is stored while the next one is multiplied, by a second accumulator or by TMA: the stores of the last round alone
-    come on top.
+    A tile is stored while the next one is multiplied, with a second accumulator or by TMA, so only the stores of the
+    last round are added.
     """
     card = product.card
     tflops = product.peak_tflops

@@ -29,7 +29,7 @@ from tilescope.value import Value, hex_field
 
 PATH_ELEMENT = rule(
     "path-element",
-    "The element that is followed is in the tile.",
+    "The element to follow is in the tile.",
     argument="element",
     found="({mn}, {k}) in a tile of {tile: x }",
     limit="mn from 0 to {last_mn}, k from 0 to {last_k}",
@@ -39,7 +39,7 @@ PATH_ELEMENT = rule(
     failing='ts.plan((64, 64), "bf16").best.path(64, 0)',
 )
 _ROWS_OF_ONE_BLOCK = (64, 128)  # that a tcgen05.mma of one block has
-_TMEM_COLUMNS = 64  # of a D whose lanes are asked for: they are the same for every width
+_TMEM_COLUMNS = 64  # of a D whose lanes are requested: they are the same for every width
 _K_BITS = 256  # of a row of A that one mma.sync takes
 _WARP_ROWS = 16  # of an accumulator that one warp of a warpgroup holds
 _QUAD = 4  # threads that hold a row of 8 columns
@@ -174,7 +174,7 @@ def fragment_of(operand: Literal["A", "B"], data_type: str) -> Fragment | None:
 
 
 def result_stop(plan: PlannedTile, mn: int) -> ResultStop | None:
-    """Where a row or column of D lies: in registers of a warpgroup, or in tensor memory."""
+    """Where a row or column of D is stored: in registers of a warpgroup, or in tensor memory."""
     problem = plan.problem
     if not problem.reads_by_descriptor:
         return None

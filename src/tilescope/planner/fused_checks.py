@@ -16,7 +16,7 @@ _SUMS = ("bf16", "f16", "tf32", "e4m3", "e5m2")  # types whose sums are float32
 
 GEMM_EPILOGUE = rule(
     "gemm-epilogue",
-    "Epilogues and batches are planned for wgmma with sums of float32; gated columns come in pairs of 8.",
+    "Epilogues and batches are planned for wgmma with float32 accumulators; gated columns come in pairs of 8.",
     argument="{argument}",
     found="{found} with {consumer}",
     limit="they are planned for wgmma",

@@ -1,4 +1,4 @@
-"""What becomes of a sum before it is stored: the epilogue that is fused with a product, as data.
+"""The epilogue that is fused with a product, as data.
 
     value  =  activation(alpha * sum + bias[n])  + beta * residual[m, n]
 
@@ -8,9 +8,9 @@
     gated       B has the columns of a gate and of what it lets through ("up"): C = silu(gate) * up has half as many
     residual    a matrix like C, and beta, are arguments; C itself may be the residual
 
-Gate and up lie side by side in B (all gates, then all ups), or interleaved in groups of 8 rows of B. In shared memory they are
-always interleaved: then both lie in the registers of one thread, in wgmma's columns as in its rows. A tensor map of rank 4 brings
-matrices side by side in that order.
+Gate and up are two halves of B (all gates, then all ups), or interleaved in groups of 8 rows of B. In shared memory
+they are always interleaved, so that both are in the registers of one thread, whether they are columns or rows of wgmma.
+A tensor map of rank 4 loads the two halves in that order.
 
 >>> Fused.named("bias+gelu")
 Fused(bias=True, activation='gelu')
@@ -70,7 +70,7 @@ class Fused(Value):
 
     @classmethod
     def named(cls, text: object) -> Fused:
-        """The epilogue that words say, joined by +; RuleError for a word that is none."""
+        """The epilogue for a text of names joined by +; a RuleError for an unknown name."""
         if isinstance(text, Fused):
             return text
         fused = cls()
@@ -95,7 +95,7 @@ class Fused(Value):
         return self.activation in ("none", "relu")
 
     def columns(self, sums: int) -> int:
-        """Columns of C that come of so many columns of sums."""
+        """The columns of C for a number of accumulator columns."""
         return sums // 2 if self.is_gated else sums
 
 

@@ -177,7 +177,7 @@ def _read_batch(batch: int | None, experts: int | None, rows: Rows | None) -> Ba
 
 
 def _choose_output_type(operands: DataType) -> DataType:
-    """The type of C where none is asked for: of 4- to 8-bit operands bf16, which holds their sums, of others their own."""
+    """The default type of C: bf16 for 4- to 8-bit operands, since it can hold their sums, else the operands' type."""
     if operands.name == "b1":
         return DataType.named("s32")
     return operands if operands.bits > 8 else DataType.named("bf16")

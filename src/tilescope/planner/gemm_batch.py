@@ -35,7 +35,7 @@ class Batch(Value):
 
     @property
     def is_of_experts(self) -> bool:
-        """Whether an array of the kernel says which rows are whose."""
+        """Whether an array of the kernel assigns rows to items."""
         return self.rows != "strided"
 
     def stacks(self, matrix: str) -> bool:

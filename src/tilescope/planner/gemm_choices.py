@@ -61,7 +61,7 @@ def _predict_us(product: Product, tile: Tile, schedule: Schedule) -> float:
 
 
 def _are_hopeful(product: Product, tiles: list[tuple[Tile, bool]]) -> list[bool]:
-    """Which tiles some schedule may make the best: of those that are slow one after another, no other one is predicted.
+    """The tiles that some schedule may make the best: tiles that are slow one after another are not predicted.
 
     Blocks that share k make a tile as many times as fast as there are SMs for it, at best.
     """

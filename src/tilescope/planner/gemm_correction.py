@@ -43,7 +43,7 @@ def predict_on_card(product: Product, tile: Tile, schedule: Schedule, stages: in
 
 
 def name_product(product: Product) -> str:
-    """A product in one line: everything that its kernels' times depend on, beside the card.
+    """A product in one line, with everything except the card that its kernels' times depend on.
 
     >>> from tilescope.planner import plan_gemm
     >>> name_product(plan_gemm(64, 256, 256, "e4m3", batch=2, epilogue="bias").product)

@@ -4,7 +4,7 @@
     of a batch            (k, m, count)               box (64, tile m, 1)
     B, gates side by side (k, 8, 2, n / 16)           box (64, 8, 2, tile n / 16): 8 rows of gates, 8 of the others, in turn
 
-The number of rows is known at the launch alone; the plan's own is taken where none is said.
+The number of rows is known only at the launch; without one, the plan's number is used.
 """
 
 from __future__ import annotations

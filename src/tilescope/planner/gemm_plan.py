@@ -41,7 +41,7 @@ class GemmPlan(PlannedGemm):
         return tuple(gemm_reasons(self))
 
     def kernel_facts(self) -> dict[str, object]:
-        """What the plan leads to, as plain data: where everything lies, the maps, the descriptors of the first stage."""
+        """The results of the plan as plain data: all addresses, the maps, the descriptors of the first stage."""
         starts = self.smem_offsets()
         plans = {"a": self.a, "b": self.b, "c": self.epilogue}
         copied = {name: plan for name, plan in plans.items() if plan is not None and plan.boxes is not None}

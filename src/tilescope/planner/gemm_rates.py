@@ -21,15 +21,15 @@ class GemmRates:
     issue_span_us: float  # and more for the two copies of every further span of k
     slot_us: float  # from the wait for a free stage until its bytes have come and are seen
     tall_slot_ratio: (
-        float  # the same of tiles beyond 128 rows, beside that: more blocks of 64 rows read a stage before it is free
+        float  # added for tiles with more than 128 rows: more blocks of 64 rows read a stage before it is free
     )
     promoted_ratio: float  # of the time of a step whose sums are promoted to that of a plain one
-    alone_promoted_ratio: float  # the same where one warpgroup has all rows: nobody multiplies while it adds
+    alone_promoted_ratio: float  # the same if one warpgroup has all rows: no other one multiplies while it adds
     memory_gb_per_s: float
     l2_gb_per_s: float  # of what neighbouring SMs do not share
-    uneven_l2_gb_per_s: float  # of all that is fetched, beside that, where rows straddle lines
+    uneven_l2_gb_per_s: float  # of all loaded bytes, in addition, if rows straddle lines
     sm_gb_per_s: float  # loads of one SM
-    uneven_sm_gb_per_s: float  # beside that, where rows straddle lines
+    uneven_sm_gb_per_s: float  # in addition, if rows straddle lines
     half_line_share: float  # of what straddling costs, where rows start at multiples of 64 bytes
     sector_share: float  # and of 32
     uneven_store_share: float  # of C: what memory writes more where its rows straddle lines

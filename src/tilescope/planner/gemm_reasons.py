@@ -249,7 +249,7 @@ def _choice(best: PlannedGemm) -> Iterator[Reason]:
 
 
 def _whose(tile: RankedTile, best: PlannedGemm) -> dict[str, str]:
-    """Whose tile it is, where the plan's is not of as many blocks."""
+    """The owner of a tile, if it is not as many blocks as the plan's."""
     if tile.schedule.cta_group == best.schedule.cta_group:
         return {}
     return {"whose": "a pair" if tile.schedule.cta_group == 2 else "one block"}
@@ -290,7 +290,7 @@ def _stages(best: PlannedGemm) -> Reason:
 
 
 def _rows(best: PlannedGemm) -> Iterator[Reason]:
-    """The rows of A and of B, in one sentence where they are alike."""
+    """The rows of A and of B, in one sentence if they are the same."""
     both = ("A", "B")
     if _row(best.a, both) == _row(best.b, both):
         yield _row(best.a, both)

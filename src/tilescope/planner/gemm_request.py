@@ -1,4 +1,4 @@
-"""What a caller asks of a GEMM's plan, and a choice of what the caller left open: a tile and how its blocks share the work."""
+"""The request for a GEMM's plan, and a choice for each argument that it leaves open: a tile, and how its blocks share the work."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ class Choice(NamedTuple):
 
 
 def suits_swapped(tile: Tile) -> bool:
-    """Whether a tile that was asked for must be swapped: its n is a multiple of wgmma's 64 rows, its m only of its columns."""
+    """Whether a requested tile must be swapped: its n is a multiple of wgmma's 64 rows, its m only of wgmma's columns."""
     m, n, _ = tile
     return m % TILE_M[0] != 0 and m % COLUMN_GROUP == 0 and n % TILE_M[0] == 0

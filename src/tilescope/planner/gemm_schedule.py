@@ -33,7 +33,7 @@ from tilescope.rule import rule
 from tilescope.sentence import by
 from tilescope.value import Value
 
-COLUMN_GROUP = 8  # columns of wgmma's sums that lie in four registers of a thread
+COLUMN_GROUP = 8  # accumulator columns that are in four registers of a thread
 LARGEST_SPLIT = 8  # blocks of a portable cluster
 LARGEST_PARTS = 128
 MOST_SUMS = 128 * 128  # of a tile that one warpgroup multiplies: 128 registers of every thread
@@ -55,7 +55,8 @@ _PLANNED_FOR: dict[str, tuple[str, ...]] = {  # the tensor cores of an option
 }
 GEMM_SCHEDULE = rule(
     "gemm-schedule",
-    "Blocks share a product as its tensor core and its tiles allow: shared k is planned for wgmma, pairs of blocks for tcgen05.",
+    "Blocks share a product only as its tensor core and its tiles allow: shared k is planned for wgmma, pairs of "
+    "blocks for tcgen05.",
     argument="{argument}",
     found="{options:, } with {consumer}",
     limit="{planned} for {consumers: and }",
@@ -129,7 +130,7 @@ class Schedule(Value):
     tail: int = 1  # blocks that share a tile of the last round
     dependent: bool = False  # it starts before the kernel before it has ended, and waits for that before it reads A
     cta_group: int = 1  # blocks that multiply one tile together: 2 is a pair, whose tile it then is
-    dynamic: bool = False  # a block asks for its next tile: it takes over that of a cluster that has not begun
+    dynamic: bool = False  # a block requests its next tile: it takes over that of a cluster that has not started
     multicast: tuple[int, int] = (1, 1)  # tiles along m, which share B, and along n, which share A, of one cluster
     ping_pong: bool = False  # each warpgroup has a separate tile
 
@@ -168,7 +169,7 @@ class Schedule(Value):
 
     @property
     def answers(self) -> int:
-        """Answers of cluster launch control that a block keeps: one is read while the next comes; 0: it does not ask."""
+        """Responses of cluster launch control that a block buffers: one is read while the next arrives; 0: no requests."""
         return 2 if self.dynamic else 0
 
     def k_tiles(self, k: int, tile_k: int) -> int:

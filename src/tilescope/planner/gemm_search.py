@@ -3,8 +3,8 @@
     choice (tile, schedule)  ─▶  plans of A, B and a slice of C  ─▶  stages that fit  ─▶  cost
                                  any step may refuse, with its obstacles
 
-`gemm_tiles.py` says what cheap means. The other tiles are kept: planned ones with the reason why they come later, refused ones
-with the rules that they break.
+`gemm_tiles.py` defines the cost. The other tiles are kept: planned ones with the reason why they rank lower, refused
+ones with the rules that they break.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _SWAPPED_SLICE = 64  # rows of C that a swapped tile stores at a time, or half a
 _FEWEST_SLICED = 16  # rows of a slice are more
 _SCHEDULE_REFUSED = 5  # checks passed by a tile whose blocks cannot share it as they should
 _TILE_K_BITS = 256  # that an instruction takes of k at least
-# Rules about m, n or k of a tile by itself, whatever else is wrong with it.
+# Rules about only the m, n or k of a tile, independent of other mistakes.
 _EXTENT_RULES = {"plan-row", "tcgen05-tile", "wgmma-tile"}
 
 
 def plan_best_tile(product: Product, request: GemmRequest) -> GemmPlan:
-    """The plan of the tile that was asked for, or of the cheapest; PlanError with one tile's obstacles if all are refused."""
+    """The plan of the requested tile, or of the cheapest; PlanError with one tile's obstacles if all are refused."""
     search = _TileSearch(product, request.stages, is_asked=request.tile is not None)
     attempts: list[_Attempt] = []
     for choice in list_choices(product, request, search.reads):
@@ -61,7 +61,7 @@ def plan_best_tile(product: Product, request: GemmRequest) -> GemmPlan:
             ping_pong=choice.schedule.ping_pong,
         )
         if attempt.checks_passed == _SCHEDULE_REFUSED and choice.schedule != plain:
-            attempt = search.attempt(choice.tile, plain)  # what was not asked for need not be
+            attempt = search.attempt(choice.tile, plain)  # arguments that were not requested need not be
         attempts.append(attempt)
     successes = [attempt for attempt in attempts if attempt.plans is not None]
     lowest_us = min(time_us(attempt.cost) for attempt in successes or attempts)
@@ -123,10 +123,10 @@ class _TileSearch:
         return isinstance(self.plan_of(matrix, tile, swapped=False), Plan)
 
     def attempt(self, tile: Tile, schedule: Schedule) -> _Attempt:
-        """A tile with its plans, or with the first obstacles to them; with all that are known, if it was asked for."""
+        """A tile with its plans, or with its first obstacle; with all known obstacles if the tile was requested."""
         product = self.product
         choice = Choice(tile, schedule)
-        group = schedule.cta_group  # each block of a pair brings half of both operands
+        group = schedule.cta_group  # each block of a pair loads half of both operands
         tile_m, tile_n, tile_k = tile
         if beyond := [*tile_problems(product, tile, schedule), *unfused_tile(product, tile, schedule)]:
             further = self._further_obstacles(choice) if self.is_asked else []
@@ -178,9 +178,10 @@ class _TileSearch:
         return _Attempt(weighed(product, tile, schedule, (a, b), fitting), plans)
 
     def _further_obstacles(self, choice: Choice) -> list[Obstacle]:
-        """What else is wrong with a tile that a block, or pair, cannot compute: its operands, and how it is shared.
+        """Other obstacles of a tile that a block, or pair, cannot compute: its operands, and how it is shared.
 
-        A k that no row of shared memory can have hides what is wrong with m and n: they are asked about with a span of k, too.
+        A k that no row of shared memory can have hides mistakes of m and n, so these are also checked with one span of
+        k.
         """
         product, schedule = self.product, choice.schedule
         m, n, k = choice.tile
@@ -260,9 +261,10 @@ class _TileSearch:
 
 
 def _choose_slice(extent: int, usual: int, step: int = 0) -> int:
-    """What is stored at a time of an extent: the usual, or half of it, where they divide the extent; else all.
+    """The elements of an extent stored at a time: the usual number, or half of it, if it divides the extent; else all.
 
-    With a step also the largest of its multiples that does: rows of C may be any number, columns lie in swizzle spans.
+    With a step, also the largest multiple of it that divides: C may have any number of rows, but columns come in
+    swizzle spans.
 
     >>> _choose_slice(256, 64), _choose_slice(224, 64), _choose_slice(24, 64), _choose_slice(200, 64), _choose_slice(200, 64, 8)
     (64, 32, 24, 200, 40)

@@ -20,7 +20,7 @@ from tilescope.planner.product import Product, Tile
 MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight
 FEWEST_STAGES = 2  # one is filled while the other is read
 _SHORT_K_TILES = 8  # K steps of a tile whose store takes as long
-_RESIDUAL_STAGES = 3  # at least, that are left beside buffers for a whole tile of C
+_RESIDUAL_STAGES = 3  # minimum that must remain beside buffers for a whole tile of C
 
 
 class TilePlans(NamedTuple):
@@ -34,7 +34,7 @@ class TilePlans(NamedTuple):
     scales: tuple[ScalePlan, ...]  # of A and B
     slices: int  # of a tile of C
     has_residual: bool
-    storing_groups: int  # with buffers of C of their own
+    storing_groups: int  # with separate buffers of C
 
     def smem_bytes(self, stages: int, c_buffers: int = 1) -> int:
         """Shared memory of a block with that many stages, and buffers of C."""
@@ -55,14 +55,14 @@ class TilePlans(NamedTuple):
 
 
 def count_fitting_stages(product: Product, plans: TilePlans, stages: int | None) -> int:
-    """How many stages fit into shared memory: at most those asked for, or those that are ever chosen."""
+    """The number of stages that fit into shared memory: at most those requested, or the usual maximum."""
     most = MAX_AUTO_STAGES if stages is None else stages
     if stages is None and product.card is not None and product.card.tma is not None and product.by_tma:
         scale_bytes = sum(scale.transaction_bytes for scale in plans.scales)
         stage = plans.a.transaction_bytes + plans.b.transaction_bytes + scale_bytes
         most = max(most, ceil_div(product.card.tma.enough_in_flight_bytes, stage))
     budget = product.arch.smem_per_block_bytes
-    if plans.has_residual and stages is None:  # TMA brings it ahead where every slice of C has a buffer
+    if plans.has_residual and stages is None:  # TMA loads it ahead if every slice of C has a buffer
         counts = (
             count for count in range(most, _RESIDUAL_STAGES - 1, -1) if plans.smem_bytes(count, plans.slices) <= budget
         )
@@ -72,9 +72,9 @@ def count_fitting_stages(product: Product, plans: TilePlans, stages: int | None)
 
 
 def limit_to_useful_stages(product: Product, plans: TilePlans, choice: Choice, fitting: int) -> int:
-    """Of the stages that fit, those that help: no more than K steps, and one fewer where C needs its place."""
+    """Of the stages that fit, the useful number: at most the K steps, and one fewer if C needs the space."""
     tile, schedule = choice.tile, choice.schedule
-    if schedule.split == 1:  # whose parts lie where stages were
+    if schedule.split == 1:  # stored in the memory of the stages
         fitting = min(fitting, max(FEWEST_STAGES, _count_steps(product, tile, schedule)))
     if product.consumer == "wgmma" and schedule.persistent:
         fitting = _leave_room_for_c(product, plans, fitting, schedule.k_tiles(product.shape[2], tile[2]))
@@ -82,7 +82,7 @@ def limit_to_useful_stages(product: Product, plans: TilePlans, choice: Choice, f
 
 
 def _leave_room_for_c(product: Product, plans: TilePlans, stages: int, k_tiles: int) -> int:
-    """One stage fewer, where every slice of C then has a buffer of its own: a tile is stored while the next one is multiplied.
+    """One stage fewer, if every slice of C then has its buffer: a tile is stored while the next one is multiplied.
 
     On an H200 that was 2 to 8 % faster, and slower where three stages were left for many K steps.
     """

@@ -46,7 +46,7 @@ from tilescope.sentence import in_mb
 
 TILE_M = (64, 128, 256)
 TILE_N = (8, 16, 32, 64, 96, 128, 192, 256)
-WIDE_TILES = (160, 224)  # columns beside those: some fill the last round where those leave SMs idle
+WIDE_TILES = (160, 224)  # additional columns: some fill the last round if the usual ones leave SMs idle
 # elements: half the registers of an SM, so that two warpgroups keep as many for everything else; or half of
 # tensor memory, so that the next tile starts while this one is stored
 LARGEST_ACCUMULATOR = 128 * 256
@@ -126,7 +126,7 @@ def weighed(
     )  # in a round every SM, or cluster, takes its tiles
     rounds = ceil_div(
         prod(schedule.cluster_grid(grid)) * product.batch.count, at_once
-    )  # in the last one, perhaps not all
+    )  # in the last one, possibly fewer
     k_of_a_block = min(k, schedule.k_tiles(k, tile[2]) * tile[2])
     k_of_all_rounds = rounds * k_of_a_block
     if schedule.tail > 1:  # the tiles of the last round are shared
@@ -171,7 +171,7 @@ class _LoadRates(NamedTuple):
 
 
 def _loads(product: Product, fetched: _Fetched, operands: tuple[Plan, Plan] | None, stages: int) -> _LoadRates | None:
-    """The rates of loads that the card's row knows; None without a card."""
+    """The rates of loads in the card's row; None without a card."""
     card = product.card
     if card is None:
         return None
@@ -183,7 +183,7 @@ def _loads(product: Product, fetched: _Fetched, operands: tuple[Plan, Plan] | No
         widths = [REQUEST_BYTES, REQUEST_BYTES]
     else:
         in_flight = stages * sum(plan.transaction_bytes for plan in operands)
-        enough = max(1, min(in_flight, sum(fetched)))  # no more than there is
+        enough = max(1, min(in_flight, sum(fetched)))  # not more than the whole
         widths = [plan.gmem_request_bytes for plan in operands]
     took_ns = 0.0
     for part_bytes, width in zip(fetched, widths, strict=True):
@@ -195,7 +195,7 @@ def _loads(product: Product, fetched: _Fetched, operands: tuple[Plan, Plan] | No
 
 
 class _Share(NamedTuple):
-    """What the busiest SM does: a tile in every round, and of each tile a part of k."""
+    """The work of the busiest SM: a tile in every round, and a part of k of each tile."""
 
     tile: Tile  # as its tensor core sees it
     k: int  # elements of k of all its tiles
@@ -292,7 +292,7 @@ def _is_timed(tile: RankedTile) -> bool:
 
 
 def rank(tile: RankedTile, lowest_us: float) -> tuple[float, float, int]:
-    """What shapes are sorted by: predicted time, or floor; the bytes of the busiest SM; instructions.
+    """The sort key of shapes: predicted time, or floor; the bytes of the busiest SM; instructions.
 
     `lowest_us` is the lowest time, or floor, of all: near ones count as equal. Bytes count a quarter more for every
     further block that shares k, since blocks that share wait for each other.

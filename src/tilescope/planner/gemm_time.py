@@ -42,11 +42,11 @@ _LINE_BYTES = 128  # of the L2, and of a row of a tile
 _WGMMA_ROWS = 64
 _WIDE_ROWS = 128  # a block of 64 for each of two warpgroups
 _WGMMA_K_BYTES = 32  # of k that one wgmma takes
-_SPAN_BYTES = 128  # of k that one copy brings at most
+_SPAN_BYTES = 128  # limit of k for one copy
 _SLICE_BITS = 64 * 8  # of a row of C: half a swizzle span, into whose multiples tiles are sliced
 _UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
 _MEASURED_GB_PER_S = 4559  # the memory of the card that was measured
-_BIAS_COST = 0.25  # of an epilogue, beside the plain one
+_BIAS_COST = 0.25  # of an epilogue, in addition to the plain one
 _ACTIVATION_COST = 0.6
 _RESIDUAL_COST = 1.3
 _POWER_FROM = 11.1  # log10 of the operations from which on a product is long enough for its power to count …
@@ -77,7 +77,7 @@ class _Work(NamedTuple):
     full_rounds: float  # rounds, the last of them by its share of the K steps
     k_bytes: int  # of a row of a K step
     step_bytes: float  # of operands, without rows beyond the matrices
-    asked_bytes: float  # of these, what the block itself asks for: a cluster's blocks ask for parts
+    asked_bytes: float  # of these, what the block itself loads: a cluster's blocks load parts
 
     @property
     def tiles(self) -> int:
@@ -173,7 +173,7 @@ def _work(product: Product, tile: Tile, schedule: Schedule) -> _Work:
         if product.batch.is_of_experts and tiles % sms:
             shared_by = max(1, min(schedule.tail, sms // (tiles % sms)))
         full_rounds = rounds - 1 + ceil_div(k_tiles, shared_by) / k_tiles
-    if product.batch.is_of_experts and 2 * tiles > sms:  # how many there are is known at the launch alone
+    if product.batch.is_of_experts and 2 * tiles > sms:  # their number is known only at the launch
         full_rounds = tiles / sms - 0.5 + _last_round(schedule.tail)
     row_bytes = tile_k * product.data_type.bits / 8
     step_bytes = (m / tiles_m + n / tiles_n) * row_bytes
@@ -250,7 +250,7 @@ def _line_share(row_bytes: list[int], rates: GemmRates) -> float:
 
 
 def _memory_gb_per_s(product: Product, rates: GemmRates) -> float:
-    """The rate of memory: of another card than the measured one, by the rate of its own."""
+    """The memory rate: for another card than the measured one, scaled by its documented rate."""
     card = product.card
     assert card is not None
     return rates.memory_gb_per_s * card.memory_gb_per_s / _MEASURED_GB_PER_S
@@ -295,7 +295,7 @@ def _bytes_fetched_apart(product: Product, tile: Tile, schedule: Schedule, rates
 
 
 def _shared_by_pairs(share: float, run: int) -> float:
-    """What is fetched of an operand that a run of tiles shares, where pairs of SMs fetch a share: of an odd run one has no partner."""
+    """The loaded bytes of an operand that a run of tiles shares, if pairs of SMs share a load: in an odd run, one has no partner."""
     pairs = run // 2 * 2 / run
     return 1 - (1 - share) * pairs
 

@@ -31,7 +31,7 @@ class Loading:
     def __init__(self, staging: Staging, plans: tuple[Plan, ...], tile: str = "t") -> None:
         self.staging = staging
         self.tile = tile  # the number of a block's tile, as an expression
-        self.plans = plans  # of what one block brings of every tile
+        self.plans = plans  # of the part that one block loads of every tile
         self.gemm = staging.gemm
         self.step = self._step_number()  # an expression of the kernel's counters, as the two below
         self.stage = f"{self.step} % STAGES"
@@ -63,14 +63,14 @@ class Loading:
 
     @property
     def registers(self) -> Registers | None:
-        """What setmaxnreg shares out; a GEMM's producer is a warp, not a warpgroup: the registers at entry suffice."""
+        """The registers that setmaxnreg distributes. A GEMM's producer is a warp, not a warpgroup: the registers at entry suffice."""
         if self.gemm is not None or not self.staging.by_warpgroups:
             return None
         return _REGISTERS.get(self.staging.consumers)
 
     @property
     def filled(self) -> Steps:
-        """A consumer's wait for a stage; what cp.async wrote is shown to a tensor core that reads by itself."""
+        """A consumer's wait for a stage; bytes of cp.async are made visible to a tensor core that reads shared memory."""
         steps: Steps = [{"wait": f"full[{self.stage}]", "parity": self.turn}]
         if self.staging.first.copy == "cp.async" and self.staging.by_descriptor:
             steps.append({"fence": "proxy.async"})
@@ -89,7 +89,7 @@ class Loading:
     def meet(self, registers: int | None = None) -> Steps:
         """Barriers are initialised by the producer (the first role) and seen by everyone before anyone uses them.
 
-        Blocks that share k alone use no barriers of each other.
+        Blocks that share only k use no barriers of each other.
         """
         splits = self.gemm is not None and self.gemm.schedule.split > 1
         steps: Steps = [{"sync": 0} if self.staging.blocks == 1 or splits else {"cluster": "sync"}]
@@ -117,15 +117,15 @@ class Loading:
 
     @property
     def asks(self) -> bool:
-        """Whether blocks ask for their next tile."""
+        """Whether blocks request their next tile."""
         return self.staging.answers > 0
 
     def next_tile(self) -> Steps:
-        """What a role does behind a tile: it waits for the next one's number, reads it, and frees its place at the block that asks."""
+        """The steps of a role after a tile: wait for the next tile's number, read it, and release its buffer at the requester."""
         if not self.asks:
             return []
         slot = f"t % {self.staging.answers}"
-        leader = 1 if self.staging.blocks > 1 else None  # the first block of a cluster asks for all
+        leader = 1 if self.staging.blocks > 1 else None  # the first block of a cluster requests for all
         return [
             {"wait": f"next_full[{slot}]", "parity": f"(t / {self.staging.answers}) % 2"},
             {"read": [f"answer[{slot}]"]},

@@ -67,7 +67,7 @@ def _box(tensor_map: AnyMap) -> tuple[int, ...]:
 
 
 def _plans_of(tensor_map: AnyMap) -> Iterator[Plan]:
-    """The plans whose tile is the map's box and whose one copy brings it, for every reader and contiguous dimension."""
+    """The plans whose tile is the map's box and which need one copy, for every reader and contiguous dimension."""
     if not isinstance(tensor_map, TensorMap) or len(tensor_map.box) != 2:
         return
     for consumer in _ARCHES:

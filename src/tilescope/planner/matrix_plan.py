@@ -1,4 +1,4 @@
-"""The plan of a tile of A, of B, or of a slice of C: `plan_search.py` asked with what a product says about its matrices.
+"""The plan of a tile of A, of B, or of a slice of C: a search by `plan_search.py` with a product's facts about its matrices.
 
 A    m x k    a load, for the tensor core's rows (with A and B swapped: its columns)
 B    n x k    a load
@@ -20,8 +20,8 @@ from tilescope.planner.problem import Operand, Problem, uneven_row
 from tilescope.planner.product import Product
 
 _EPILOGUE_ROW_BYTES = 128
-# Rules that a swizzle breaks and another may keep. The search tries all swizzles, so a refusal by one of these says
-# nothing about the product.
+# Rules that one swizzle breaks and another may not. The search tries all swizzles, so a refusal by one of these does #
+# not concern the product.
 _SWIZZLE_RULES = {
     "canonical-swizzle",
     "packed-swizzle",
@@ -96,7 +96,7 @@ def _name_matrix(obstacle: Obstacle, matrix: Matrix, columns: int, span: int) ->
 def _select_obstacles(refusals: list[list[Obstacle]]) -> list[Obstacle]:
     """The obstacles that all swizzles share; if they share none, those of the swizzle that has fewest.
 
-    Swizzles that break a rule of their own do not count, unless all do.
+    Swizzles that break a rule about swizzles do not count, unless all do.
     """
     rules_of = [{obstacle.rule for obstacle in obstacles} for obstacles in refusals]
     sound = [number for number, rules in enumerate(rules_of) if rules.isdisjoint(_SWIZZLE_RULES)]

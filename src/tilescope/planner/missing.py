@@ -8,7 +8,7 @@ from tilescope.errors import Violation, Wording
 from tilescope.mma.consumer import CONSUMER, Consumer, consumers_of
 from tilescope.mma.tcgen05_kind import tcgen05_for
 
-# templates of what is said of both, whichever rule is broken
+# templates that apply to both, for every broken rule
 CONSUMER_FOUND = "consumer = {consumer} on {arch}"
 CONSUMER_LIMIT = "{consumer} exists on {homes:, }; {arch} has {consumers:, }"
 CONSUMER_FIX = 'Use {consumer:="{own}"}, or {arch:="{home}"}.'

@@ -42,7 +42,7 @@ PARTS_OFF_PATTERN = GEMM_SCHEDULE.worded(
 
 
 def multicast_problems(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:
-    """Why tiles cannot be shared: a cluster too large, or nobody to share with."""
+    """Why tiles cannot be shared: the cluster is too large, or there is no other block to share with."""
     if schedule.multicast == PLAIN.multicast:
         return
     blocks = prod(schedule.cluster)
@@ -71,7 +71,7 @@ def multicast_problems(product: Product, tile: Tile, schedule: Schedule) -> Iter
 
 
 def in_parts(plan: Plan, operand: str, parts: int) -> Plan | list[Obstacle]:
-    """The plan of a tile in boxes of which every block fetches its share; or why its boxes have no such parts.
+    """The plan of a tile in boxes of which every block loads its share; or why its boxes have no such parts.
 
     >>> from tilescope.planner import plan
     >>> shared = in_parts(plan((128, 64), "bf16", arch="sm_100").best, "B", 2)

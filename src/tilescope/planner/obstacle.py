@@ -1,6 +1,6 @@
-"""What stands against a plan: rules that a candidate breaks, as facts whose sentences are made last.
+"""Obstacles to a plan: rules that a candidate breaks, as facts whose sentences are formatted last.
 
-A search refuses many candidates and shows few, so a check hands over which rule is broken and the facts:
+A search refuses many candidates and shows few, so a check returns the broken rule and the facts:
 
     broken(PLAN_TILE, extent="mn", rows=12, up=16)
         .rule           "plan-tile"
@@ -37,7 +37,7 @@ class Broken(NamedTuple):
 
 
 def broken(told: Rule | Wording, *, change: Change | None = None, **facts: object) -> Broken:
-    """The rule, or a case of it with words of its own, broken by these facts.
+    """The rule, or a variant of it with other texts, broken by these facts.
 
     >>> from tilescope.planner.consumers import PLAN_TILE
     >>> print(broken(PLAN_TILE, extent="mn", rows=12, up=16).violation())

@@ -1,4 +1,4 @@
-"""Tiles of tcgen05's instructions, and what each block of a pair brings of them.
+"""Tiles of tcgen05's instructions, and the part that each block of a pair loads.
 
 m and n of an instruction with cta_group::2 are those of both blocks together, and so are the tiles of a pair:
 
@@ -35,7 +35,7 @@ PARTIAL_TILE_OF_PAIR = PARTIAL_TILE.worded(
 
 
 def half_of(tile: Plan) -> Plan:
-    """The plan of what one block of a pair brings: half of a tile's mn, swizzled as the tile's own plan where the half can be.
+    """The plan of the half that one block of a pair loads: half of a tile's mn, with the tile's own swizzle if possible.
 
     >>> from tilescope.planner import plan
     >>> half_of(plan((256, 64), "bf16", arch="sm_100").best).problem.tile
@@ -52,7 +52,7 @@ def half_of(tile: Plan) -> Plan:
 def partial_instructions(tiles: Sequence[Plan], cta_group: int) -> Iterator[Violation]:
     """Why tiles of A, then B, are no whole number of tcgen05's instructions.
 
-    A tile alone may be either: n has the smaller steps.
+    A single tile may be either operand: n has the smaller steps.
 
     >>> from tilescope.planner import plan
     >>> a = plan((64, 64), "bf16", arch="sm_100").best

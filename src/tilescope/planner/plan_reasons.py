@@ -16,9 +16,9 @@ Tile = TypeVar("Tile", bound=PlannedTile)
 # what plans are compared by after time, in the order of `rank`
 _COMPARED = ("conflicts", "request", "copies", "unused bytes", "alignment")
 _ENOUGH = 0.97  # of the full rate: 64 KiB in flight on an SM of an H200 reach it, 48 do not
-_FASTEST = 0.995  # of the fastest rate measured: it is said to be reached
+_FASTEST = 0.995  # of the fastest measured rate; from here on, the text says that it is reached
 ALIKE = 1.05  # times whose ratio is less than this are taken for equal: no table is better
-_FATES = {  # of what lies outside the matrix, where threads copy
+_FATES = {  # of elements outside the matrix, if threads copy
     "cp.async": "to be filled by the kernel (cp.async with a smaller source size)",
     "ld.global": "to be filled by the kernel (a predicate)",
 }
@@ -31,7 +31,7 @@ def ranked(plans: list[Tile]) -> list[Tile]:
 
 
 def rank(plan: PlannedTile, fastest_cycles: int) -> tuple[int, ...]:
-    """What plans are compared by, most important first; smaller is better.
+    """The sort key of plans, most important first; smaller is better.
 
     time (the slower of global and shared memory; 0 where it is like the fastest plan's, or where no rates are known), then
     wavefronts lost to conflicts, then bytes of a request, then copies, then shared memory wasted, then alignment.
@@ -151,7 +151,7 @@ def _copies(plan: PlannedTile) -> Iterator[Reason]:
 
 
 def _rate(plan: PlannedTile) -> Reason:
-    """Whose rates the plan was weighed by, what they predict, and what they do not know."""
+    """The card whose rates ranked the plan, their prediction, and the effects that they lack."""
     problem = plan.problem
     costs = plan.costs
     card = problem.card
@@ -214,7 +214,7 @@ def _conflicts(costs: Costs, what: str, access: str, taken: int, ideal: int) -> 
 
 
 def _plain_rows_would_do(plan: PlannedTile) -> bool:
-    """Whether ldmatrix would meet no conflict in one box of rows as they lie in global memory: an odd number of chunks a row."""
+    """Whether ldmatrix has no conflict in one box with the rows as in global memory: an odd number of chunks per row."""
     problem = plan.problem
     in_core_matrices = plan.canonical is not None and plan.swizzle.span_bytes is None
     if not in_core_matrices or problem.reads_by_descriptor or plan.containers.as_rows().tiling.grid[1] == 1:
@@ -236,7 +236,7 @@ def _budget(plan: PlannedTile) -> Reason:
 
 
 def _wait(plan: PlannedTile) -> Iterator[Reason]:
-    """What stands between those who write shared memory and those who read it, where a barrier does."""
+    """The synchronization between the writers and the readers of shared memory, if a barrier provides it."""
     completion = plan.completion
     if not completion.barrier:
         return
@@ -261,7 +261,7 @@ def _overwrite(plan: PlannedTile) -> Iterator[Reason]:
 
 
 def edge_reasons(problem: Problem, matrix: tuple[int, int]) -> Iterator[Reason]:
-    """What becomes of the last tiles of a matrix of (mn, k) elements: how much of them lies outside."""
+    """The part of the last tiles of a matrix of (mn, k) elements that is outside the matrix."""
     fate = _FATES.get(problem.copy, "dropped" if problem.direction == "store" else "filled")
     for name, elements, part in zip(problem.extent_names, matrix, problem.tile, strict=True):
         if elements % part:

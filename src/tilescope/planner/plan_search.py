@@ -5,7 +5,7 @@ swizzle x atom order x box split ──▶ rules of the map, of the consumer, of
                                                       ▼
                        costs ──▶ ranked: time, conflicts, request, copies, shared memory ──▶ proof in the emulator
 
-`plan` proves every candidate. A GEMM asks for the best plan of many tiles and proves the three that it uses.
+`plan` proves every candidate. A GEMM searches the best plan of many tiles and proves only the three that it uses.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Candidates(NamedTuple):
     refused: list[Refused]
 
     def obstacles(self) -> Iterator[Obstacle]:
-        """What stands against the refused ones."""
+        """The obstacles of the refused candidates."""
         return (obstacle for candidate in self.refused for obstacle in candidate.obstacles)
 
 
@@ -364,7 +364,7 @@ def _copy_obstacles(problem: Problem, layout: Layout, boxes: Boxes) -> tuple[lis
 
 
 class Rates(NamedTuple):
-    """What the card's table says of a candidate's copies; None: not known."""
+    """The card table's rate of a candidate's copies; None: not known."""
 
     gb_per_s: float | None
     bandwidth_share: float | None

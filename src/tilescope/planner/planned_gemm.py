@@ -29,7 +29,7 @@ from tilescope.value import Value, row_field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGemm(Value):
-    """C = A x B for one block's tile, or a pair's: the plans of what one block brings, their stages, and the other tiles."""
+    """C = A x B for the tile of one block or of a pair: the plans of what one block loads, their stages, and the other tiles."""
 
     shape: tuple[int, int, int]
     data_type: DataType = row_field(DataType.named)
@@ -49,7 +49,7 @@ class PlannedGemm(Value):
 
     @property
     def product(self) -> Product:
-        """What was asked for."""
+        """The request."""
         a = self.a.problem
         return Product(
             shape=self.shape,
@@ -157,14 +157,14 @@ class PlannedGemm(Value):
 
     @property
     def accumulators(self) -> int:
-        """Accumulators that take turns in tensor memory; 0: the sums lie in registers."""
+        """Accumulators that alternate in tensor memory; 0: accumulators are in registers."""
         if not self.product.in_tensor_memory:
             return 0
         return accumulator_buffers(self.schedule.sums(self.tile), self.scale_columns)
 
     @property
     def scale_plans(self) -> tuple[ScalePlan, ...]:
-        """The scale factors of A, then of B, that one block brings for a K step; none: the types have no scales."""
+        """The scale factors of A, then of B, that one block loads for a K step; empty: the types have no scales."""
         return scale_plans(self.product, self.tile, self.schedule)
 
     @property
@@ -174,7 +174,7 @@ class PlannedGemm(Value):
 
     @property
     def tmem_columns(self) -> int:
-        """Columns of tensor memory to ask tcgen05.alloc for: a power of two; 0: none."""
+        """Columns of tensor memory for tcgen05.alloc: a power of two; 0: none."""
         taken = self.accumulators * accumulator_columns(self.schedule.sums(self.tile)) + self.scale_columns
         return next(columns for columns in ALLOC_COLUMNS if columns >= taken) if taken else 0
 
@@ -185,7 +185,7 @@ class PlannedGemm(Value):
 
     @property
     def part_bytes(self) -> int:
-        """The sums that one block of a cluster sends to another; those that it gets lie where its stages were."""
+        """The sums that one block of a cluster sends to another; received sums are stored in the memory of the stages."""
         return 0 if self.schedule.split == 1 else self.sums[0] * self.share * ACCUMULATOR_BYTES
 
     @property
@@ -223,7 +223,7 @@ class PlannedGemm(Value):
             return self._cluster_tiles * self.schedule.blocks_of_a_tile
         if (
             self.schedule.dynamic
-        ):  # a block, pair or cluster for every tile of its own; those that have not begun are taken over
+        ):  # a block, pair or cluster for every tile; tiles of clusters that have not started are taken over
             return self.clusters * prod(self.schedule.cluster)
         in_a_cluster = prod(self.schedule.cluster)
         return (self.sms or 1) // in_a_cluster * in_a_cluster if self.schedule.tail > 1 else None
@@ -258,12 +258,12 @@ class PlannedGemm(Value):
 
     @property
     def holds_all_slices(self) -> bool:
-        """Whether every slice of a tile of C has a buffer of its own."""
+        """Whether every slice of a tile of C has its own buffer."""
         return self.c_buffers == self.slices > 1
 
     @property
     def stages_residual(self) -> bool:
-        """Whether TMA brings the residual into C's buffers while the sums are made: in C's type, a buffer for every slice.
+        """Whether TMA loads the residual into C's buffers during the products: in C's type, a buffer for every slice.
 
         A dependent launch reads it behind the sums: the kernel before may have written it.
         """

@@ -1,11 +1,12 @@
-"""Scale factors of a block-scaled GEMM: what one block brings of them for a K step, and where tensor memory holds them.
+"""Scale factors of a block-scaled GEMM: the part that one block loads for a K step, and its place in tensor memory.
 
     global: atoms of 128 rows x 4 scales, 512 bytes     one TMA box a stage      tcgen05.cp, an atom each
     ┌ row atom 0: k atoms 0 1 2 3 … ┐  ─────────────▶  [row atom][k atom][512]  ─────────────▶  4 columns an atom
     └ row atom 1: k atoms 0 1 2 3 … ┘
 
-nvfp4, a tile of 128 x 256 with 256 of k (16 scales a row): A has 4 atoms in 16 columns, B has 8 in 32. The atoms of a box lie as
-`ts.scale_layout` of the tile says, so the same value names the copies and the columns of every instruction.
+nvfp4, a tile of 128 x 256 with 256 of k (16 scales per row): A has 4 atoms in 16 columns, B has 8 in 32. The atoms of a
+box are stored as in `ts.scale_layout` of the tile, so the same value describes the copies and the columns of every
+instruction.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def has_whole_atoms(product: Product, extent: int, *, of_columns: bool = False) 
 
 
 def largest_tile_k(scale_format: ScaleFormat) -> int:
-    """The most k of a tile whose scales one box brings.
+    """The most k of a tile whose scales fit into one box.
 
     >>> largest_tile_k(ScaleFormat.named("nvfp4"))
     256

@@ -1,6 +1,6 @@
-"""A plan as data: what a candidate is, how its copy ends, and what it costs. Reasons speak of it; `plans.Plan` adds them.
+"""A plan as data: the candidate, how its copy completes, and its cost. `plans.Plan` adds the reasons.
 
-How a copy ends, and what stands between those who write shared memory and those who read it:
+How a copy completes, and how the writers and readers of shared memory synchronize:
 
 copy                mechanism        who waits                   between writers and readers
 TMA load            mbarrier         every reader                nothing more: the mbarrier orders both proxies
@@ -144,7 +144,7 @@ class PlannedTile(Value):
     costs: Costs
     basis: Basis
     canonical: CanonicalLayout | None = field(default=None)  # None: no tensor core reads it
-    warnings: tuple[Violation, ...] = ()  # what the rules say of a map that the driver takes all the same
+    warnings: tuple[Violation, ...] = ()  # rules that a map breaks although the driver accepts it
 
     @property
     def containers(self) -> Layout:
@@ -223,7 +223,7 @@ class PlannedTile(Value):
 
     @property
     def blocks_per_sm(self) -> int:
-        """Blocks that fit an SM by their shared memory alone."""
+        """Blocks that fit an SM if only shared memory counts."""
         return blocks_per_sm(self.problem, self.containers)
 
     @property

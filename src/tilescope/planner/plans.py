@@ -1,4 +1,4 @@
-"""A plan: everything a kernel needs to bring one tile from global memory to its consumer, or back."""
+"""A plan: everything a kernel needs to load one tile from global memory for its consumer, or to store it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from tilescope.value import Value, hex_field
 
 PLAN_CORNER = rule(
     "plan-corner",
-    "A tile that is copied through a folded map starts on a whole column of spans, in row order also on a whole group of "
-    "rows.",
+    "A tile that is copied through a folded map starts at a whole column of spans, in row order also at a whole group "
+    "of rows.",
     argument="mn, k",
     found="(mn, k) = ({mn}, {k})",
     limit="a folded map sees columns of {columns}[[ and groups of {rows} rows]]",
@@ -197,7 +197,7 @@ class Plan(PlannedTile):
 
     @property
     def spellings(self) -> dict[str, str | None]:
-        """The layout as CuTe's atom and Triton's encoding write it; None where one of them has no such layout.
+        """The layout as CuTe's atom and Triton's encoding; None if one of them cannot express it.
 
         >>> from tilescope.planner import plan
         >>> plan((64, 64), "bf16").best.spellings["CuTe"]
@@ -232,7 +232,7 @@ class Plan(PlannedTile):
         return [[hex(step.encode()) for step in block] for block in self.descriptors(smem_address)]
 
     def edge(self, global_shape: tuple[int, int] | None = None) -> tuple[Reason, ...]:
-        """What becomes of the last tiles of a matrix: how much of them lies outside.
+        """The part of the last tiles of a matrix that is outside it.
 
         >>> from tilescope.planner import plan
         >>> print(*plan((128, 64), "bf16").best.edge((1000, 4096)))
@@ -241,7 +241,7 @@ class Plan(PlannedTile):
         return tuple(edge_reasons(self.problem, self._matrix_shape(global_shape)))
 
     def _matrix_shape(self, asked: tuple[int, int] | None) -> tuple[int, int]:
-        """The extents (mn, k) of a matrix as they were asked for; None: the problem's own, else the tile's."""
+        """The extents (mn, k) of a matrix as passed; None: the problem's, else the tile's."""
         if asked is not None:
             return pair("global_shape", asked, 1)
         return self.problem.global_shape or self.problem.tile
@@ -290,5 +290,5 @@ class ElementPath(Value):
 
     @property
     def bank(self) -> int:
-        """The bank of shared memory that its first byte lies in."""
+        """The bank of its first byte."""
         return self.address // BANK_BYTES % BANKS

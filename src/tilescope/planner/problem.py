@@ -49,7 +49,7 @@ _CHUNK_BITS = CHUNK_BYTES * 8
 
 PLAN_CARD = rule(
     "plan-card",
-    "A card has one architecture: if arch is named too, it is the same.",
+    "A card has one architecture; if arch is passed too, it is the same.",
     argument="card",
     found="card = {card} with arch = {arch}",
     limit="a card has one architecture, and that of the {card} is {own}",
@@ -235,7 +235,7 @@ PLAN_CONSUMER = rule(
 )
 PLAN_COPY = rule(
     "plan-copy",
-    "TMA copies tiles from sm_90 on, before that cp.async and ld.global; stores go through TMA, and only TMA reads a "
+    "TMA copies tiles from sm_90 on; before that, cp.async and ld.global do. Stores use TMA, and only TMA reads a "
     "tensor map.",
     argument="copy",
     found="copy = tma on {arch}",
@@ -263,7 +263,7 @@ MAP_FOR_THREADS = PLAN_COPY.worded(
 )
 PLAN_TYPE = rule(
     "plan-type",
-    "The copy moves the type element by element, and the consumer takes it on this architecture.",
+    "The copy moves the type element by element, and the consumer supports it on this architecture.",
     argument="data_type",
     found="{data_type} by TMA",
     limit="TMA moves {elements} elements of {data_type} as one {moved}",
@@ -292,7 +292,7 @@ PLAN_ROW = rule(
 )
 PLAN_PITCH = rule(
     "plan-pitch",
-    "Threads copy 16 aligned bytes: rows in global memory are a multiple of 16 bytes apart.",
+    "Threads copy 16 aligned bytes at a time, so rows in global memory are a multiple of 16 bytes apart.",
     argument="global_shape",
     found="rows {pitch_bytes} bytes apart",
     limit="a thread of {copy} copies 16 aligned bytes",
@@ -304,7 +304,7 @@ PLAN_PITCH = rule(
 PITCH_ASKED_FOR = PLAN_PITCH.worded(argument="strides_bytes[0]")
 PLAN_SWIZZLE = rule(
     "plan-swizzle",
-    "Threads copy 16 bytes at a time: the swizzle moves pieces of 16 bytes or more, within blocks inside the tile.",
+    "Threads copy 16 bytes at a time, so the swizzle moves pieces of 16 bytes or more, and stays inside the tile.",
     argument="swizzle",
     found="swizzle {swizzle} by {copy}",
     limit="a thread copies 16 bytes, and the mode moves pieces of {piece_bytes}",

@@ -11,7 +11,7 @@ from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 
 class _Sharing(NamedTuple):
-    """The mask of the blocks that share a tile, and in how many parts they bring it."""
+    """The mask of the blocks that share a tile, and in how many parts they load it."""
 
     mask: str | None
     parts: int

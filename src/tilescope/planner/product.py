@@ -1,4 +1,4 @@
-"""A matrix product as it is asked for.
+"""The request for a matrix product.
 
 C (m x n)  =  A (m x k)  x  B (n x k, the k x n matrix seen by its columns)
 
@@ -32,7 +32,7 @@ _UNPACKED_E2M1 = DataType.named("16u4_align16b")  # sixteen elements to 16 bytes
 ACCUMULATOR_BYTES = 4  # f32 or s32
 REGISTER_FILE_BYTES = 65536 * 4  # of an SM
 MMA_ROWS = 16  # of A; the forms with 8 rows have another D fragment than ts.plan counts for an epilogue
-_LIES_AS = {"16u4_align8b": "e2m1", "16u4_align16b": "e2m1", "16u6_align16b": "e2m3"}  # names of TMA alone
+_LIES_AS = {"16u4_align8b": "e2m1", "16u4_align16b": "e2m1", "16u6_align16b": "e2m3"}  # names only of TMA
 
 
 class Product(NamedTuple):
@@ -59,7 +59,7 @@ class Product(NamedTuple):
 
     @property
     def in_tensor_memory(self) -> bool:
-        """Whether the accumulators lie in tensor memory, and not in registers."""
+        """Whether the accumulators are in tensor memory instead of registers."""
         return self.tensor_core.accumulators == "tensor memory"
 
     @property
@@ -87,15 +87,15 @@ class Product(NamedTuple):
 
     @property
     def tflops(self) -> float | None:
-        """The card's TFLOP/s for it, held for seconds; None without a card, or where nobody knows."""
+        """The card's TFLOP/s for it, sustained for seconds; None without a card or a known rate."""
         return None if self.card is None else self.card.tflops(self.operand_type, self._scales_name)
 
     @property
     def peak_tflops(self) -> float | None:
-        """The card's TFLOP/s that no kernel with its instructions exceeds; None without a card, or where nobody knows.
+        """The card's TFLOP/s that no kernel with its instructions exceeds; None without a card or a known rate.
 
-        An instruction of tcgen05 takes 32 bytes of k in the same cycles, whatever the type. A B300 reaches its peak of 4-bit types
-        with 48 bytes, which no tile here is multiplied by.
+        An instruction of tcgen05 processes 32 bytes of k in the same cycles for every type. A B300 reaches its peak of
+        4-bit types with 48 bytes, which no planned tile uses.
         """
         if self.card is None:
             return None
@@ -132,7 +132,7 @@ class Product(NamedTuple):
 
 @cache
 def mma_rows(arch: Arch, data_type: DataType) -> tuple[Instruction, ...]:
-    """The mma instructions that multiply elements of this type as ldmatrix brings them: 32 bits a register.
+    """The mma instructions that multiply elements of this type as loaded by ldmatrix: 32 bits per register.
 
     >>> [row.name for row in mma_rows(Arch.named("sm_80"), DataType.named("bf16"))]
     ['mma.m16n8k8', 'mma.m16n8k16']

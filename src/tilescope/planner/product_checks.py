@@ -35,7 +35,7 @@ _PACKED = "16u4_align8b"  # two elements to a byte of shared memory
 
 GEMM_CONSUMER = rule(
     "gemm-consumer",
-    "The architecture has the consumer of the product: wgmma, tcgen05, or ldmatrix with mma.",
+    "The architecture has the instruction that computes the product: wgmma, tcgen05, or ldmatrix with mma.",
     argument="consumer",
     found=CONSUMER_FOUND,
     limit=CONSUMER_LIMIT,
@@ -46,7 +46,7 @@ GEMM_CONSUMER = rule(
 )
 GEMM_TYPE = rule(
     "gemm-type",
-    "The tensor core multiplies the type on this architecture, and the copies move it and the type of C.",
+    "The tensor core multiplies the type on this architecture, and the copies support it and the type of C.",
     argument="data_type",
     found="{data_type} on {arch}",
     limit="mma on {arch}, fed by ldmatrix in 32-bit registers, multiplies {known:, }",
@@ -194,7 +194,7 @@ def _unscaled(product: Product) -> Iterator[Broken]:
 
 
 def _unmoved_types(product: Product) -> Iterator[Broken]:
-    """Types below a byte that TMA does not move, said once: single bits, and packed types where the architecture lacks them."""
+    """Types below a byte that TMA cannot copy, reported once: single bits, and packed types if the architecture lacks them."""
     if not product.by_tma:
         return
     operands = _unmoved(product, "data_type", product.data_type, BITS_NOT_MOVED)
@@ -249,7 +249,7 @@ def _unread_majors(product: Product) -> Iterator[Broken]:
 
 GEMM_ROWS = rule(
     "gemm-rows",
-    "Rows of A and B in global memory are multiples of 16 bytes, and rows of C where TMA stores them.",
+    "Rows of A and B in global memory are multiples of 16 bytes, and so are rows of C if TMA stores them.",
     argument="{extent}",
     found="{extent} = {elements}: rows of {rows_of} are {row_bytes:.15g} bytes of {data_type}",
     limit="{mover} rows that are multiples of {multiple_elements} elements, {multiple_bytes} bytes",

@@ -1,8 +1,8 @@
-"""The proof that a plan brings the tile: its copies are emulated, and every element is looked for where the consumer reads it.
+"""The proof that a plan loads the tile: its copies are emulated, and every element is read where the consumer reads it.
 
-Every word of the tile in global memory (4 bytes, or a wider element) holds its own index. The emulator copies
-it as planned; then the consumer's view (descriptors where it has them, else the layout) reads every element back. A store is
-proven the other way round: the layout puts every element where its producer writes it, and two stores bring theirs home.
+Every word of the tile in global memory (4 bytes, or a wider element) has its index as its value. The emulator copies it
+as planned; then the consumer's view (its descriptors, or else the layout) reads every element back. A store is proven
+in the other direction: the layout puts every element where its producer writes it, and two stores copy them back.
 
     global 0 1 2 3 …  ──▶ planned copies ──▶ shared memory ──▶ descriptor / layout reads (mn, k) ──▶ its own index?
 
@@ -88,7 +88,9 @@ class Consumed(NamedTuple):
         problem = plan.problem
         bits = problem.data_type.bits
         smem_bits = problem.data_type.smem_bits
-        if bits < smem_bits and problem.reads_by_descriptor:  # it counts containers: sixteen lie dense in their chunk
+        if (
+            bits < smem_bits and problem.reads_by_descriptor
+        ):  # it counts containers: sixteen are contiguous in their chunk
             address = address // CHUNK_BYTES * CHUNK_BYTES + column % PIECE_ELEMENTS * bits // 8
         shift = max(_WORD_BYTES, smem_bits // 8).bit_length() - 1  # dividing arrays takes longer
         index = np.dtype(f"u{1 << shift}")
@@ -103,7 +105,7 @@ class Consumed(NamedTuple):
 
 
 def proven(plan: Plan, consumed: Consumed | None = None) -> Plan:
-    """The plan itself; PlanError, naming the first wrong element, if it does not do what it says."""
+    """The plan; a PlanError that names the first wrong element, if the copies are wrong."""
     consumed = consumed or Consumed.of(plan)
     smem = np.full(rounded_up(plan.smem_bytes, SMEM_LINE_BYTES), 0xFF, np.uint8)
     cells = smem.view(consumed.expected.dtype)
@@ -126,7 +128,7 @@ def proven(plan: Plan, consumed: Consumed | None = None) -> Plan:
 
 
 def _load(plan: Plan, memory: Bytes, smem: Bytes) -> None:
-    """Run the planned copies; boxes that start where the swizzle's pattern does are all alike, and loaded at once."""
+    """Run the planned copies; boxes that start at the start of the swizzle's pattern are equal, and loaded at once."""
     tensor_map = _tile_map(plan)
     offsets = np.array([copy.smem_offset_bytes for copy in plan.copies])
     if (offsets % plan.smem_alignment_bytes).any() or (offsets % tensor_map.smem_bytes).any():
@@ -156,7 +158,7 @@ def _prove_store(plan: Plan, memory: Bytes, smem: Bytes) -> None:
 
 
 def _tile_map(plan: Plan) -> TensorMap:
-    """The plan's map over the tile alone, moving bits as they are (tf32 would round the indices away)."""
+    """The plan's map over only the tile, with bits copied unchanged (tf32 would round the indices away)."""
     assert plan.boxes is not None
     arguments = map_arguments(plan.problem, plan.containers, plan.boxes, plan.problem.tile, None)
     if plan.problem.data_type.tma.name.startswith("tfloat32"):

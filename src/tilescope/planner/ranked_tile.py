@@ -47,7 +47,7 @@ class FloorTerm(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction(Value):
-    """The time that a kernel should take, in its parts; gemm_time.py says what they are."""
+    """The predicted time of a kernel, in parts that gemm_time.py defines."""
 
     _derived: ClassVar[tuple[str, ...]] = ("us",)
 
@@ -58,7 +58,7 @@ class Prediction(Value):
     epilogue_us: float  # sums converted and stored
     adding_us: float  # of blocks that share k
     basis: Basis
-    fitted: bool = True  # to measured kernels; False: documented rates alone, without what they do not know
+    fitted: bool = True  # to measured kernels; False: only documented rates, without the effects that they lack
     timed_kernels: int = 0  # timed on this very card, which corrected it: 1 is this one; 0: it is not corrected
     timed_on: str = ""  # the day of that
 

@@ -186,7 +186,7 @@ SENTENCES = {
 
 
 def with_article(name: str) -> str:
-    """The name of a card after its article, which follows from how its first letter is said; a saved card is one of a kind.
+    """The name of a card after its article, which depends on the sound of its first letter; a saved card gets no article.
 
     >>> with_article("H200"), with_article("B200"), with_article("RTX 5090"), with_article("mine")
     ('an H200', 'a B200', 'an RTX 5090', 'the card mine')

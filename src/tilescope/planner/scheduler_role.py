@@ -1,10 +1,10 @@
-"""The scheduler of a GEMM whose blocks ask for their next tile: cluster launch control.
+"""The scheduler of a GEMM whose blocks request their next tile: cluster launch control.
 
     scheduler   wait next_empty ─▶ expect next_full ─▶ ask ──┐       one request a tile; the answer is "none" at the end
                      ▲                                       ▼
     all roles   release next_empty ◀─ read the answer ◀─ wait next_full
 
-In a cluster the first block asks, and the answer comes to all blocks.
+In a cluster, the first block sends the request, and all blocks receive the response.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def answer_readers(blocks: int, cta_group: int) -> int:
 
 
 def scheduler_role(loading: Loading) -> Step:
-    """One thread of every block: it expects an answer for every tile; the first block of a cluster asks."""
+    """One thread of every block: it expects a response for every tile; the first block of a cluster sends the requests."""
     staging = loading.staging
     when = "rank == 0" if staging.blocks > 1 else None
     slot = f"t % {staging.answers}"

@@ -1,8 +1,8 @@
-"""What plan_pipeline is asked for: tiles that share a stage, who consumes them, and the blocks that share the work.
+"""The request to plan_pipeline: tiles that share a stage, their consumers, and the blocks that share the work.
 
-In a cluster of Cx x Cy blocks (rank = x + Cx y) blocks with the same x share A and those with the same y share B. With
-cta_group=2 two blocks along x multiply together, and tiles are the pair's: each block brings half of the rows of A and half
-of the columns of B.
+In a cluster of Cx x Cy blocks (rank = x + Cx y), blocks with the same x share A and those with the same y share B. With
+cta_group=2 two blocks along x multiply together, and tiles are the pair's: each block loads half of the rows of A and
+half of the columns of B.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LARGEST_CONSUMERS = 7
 
 PLAN_PIPELINE = rule(
     "plan-pipeline",
-    "A pipeline is planned for plans that are copied alike, with stages, consumers and a cluster that fit them.",
+    "A pipeline is planned for plans with the same kind of copy, and with matching stages, consumers and cluster.",
     argument="plan",
     found="{plan}",
     limit="a plan, plans, or a GEMM plan",
@@ -100,10 +100,10 @@ NO_CLUSTER = PLAN_PIPELINE.worded(
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """What was asked for, read."""
+    """The parsed request."""
 
     gemm: GemmPlan | None
-    tiles: tuple[Plan, ...]  # A, then B, as they were asked for: of a pair the pair's; of a GEMM for pairs one block's
+    tiles: tuple[Plan, ...]  # A, then B, as requested: for a pair the pair's; for a GEMM of pairs one block's
     stages: int
     consumers: int  # warpgroups
     cluster: tuple[int, int]
@@ -114,12 +114,12 @@ class Staging:
 
     @property
     def first(self) -> Problem:
-        """The problem of the first tile: all are copied alike."""
+        """The problem of the first tile: all are copied in the same way."""
         return self.tiles[0].problem
 
     @property
     def takes_turns(self) -> bool:
-        """Whether every consumer has a tile of its own."""
+        """Whether every consumer computes whole tiles."""
         return self.gemm is not None and self.gemm.schedule.ping_pong
 
     @property
@@ -129,7 +129,7 @@ class Staging:
 
     @property
     def in_tmem(self) -> bool:
-        """Whether the sums lie in tensor memory."""
+        """Whether the accumulators are in tensor memory."""
         return _core(self.first).accumulators == "tensor memory"
 
     @property
@@ -186,7 +186,7 @@ class Staging:
 
     @property
     def halves(self) -> int:
-        """Parts in which the blocks of a pair bring the tiles: a GEMM that was planned for pairs has one block's tiles."""
+        """Parts in which the blocks of a pair load the tiles: a GEMM that was planned for pairs has one block's tiles."""
         planned_for_pairs = self.gemm is not None and self.gemm.schedule.cta_group == 2
         return 1 if planned_for_pairs else self.cta_group
 
@@ -289,7 +289,7 @@ def _cluster(cluster: object) -> tuple[int, int]:
 
 
 def plans_of_a_block(staging: Staging) -> tuple[Plan, ...]:
-    """What one block brings of every tile; PlanError where the tiles do not go together, or do not fit a block."""
+    """The part of every tile that one block loads; PlanError if the tiles do not match, or do not fit a block."""
     if contradictions := violations(_contradictions(staging)):
         raise PlanError(contradictions)
     plans = staging.tiles
@@ -338,7 +338,7 @@ def _beyond_shared_memory(staging: Staging, plans: tuple[Plan, ...]) -> Iterator
 
 
 def _uneven_parts(staging: Staging, plans: tuple[Plan, ...]) -> Iterator[Violation]:
-    """Refuse tiles that the blocks that share them cannot bring in equal parts."""
+    """Refuse tiles that the blocks sharing them cannot load in equal parts."""
     sharers = (staging.cluster[1], staging.b_sharers)
     for plan, parts in zip(plans, sharers, strict=False):
         if staging.multicast and parts and plan.transaction_bytes % (CHUNK_BYTES * parts):

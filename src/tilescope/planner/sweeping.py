@@ -42,7 +42,7 @@ def _is_yes(text: str) -> bool:
     return text.strip().casefold() in ("1", "true", "yes")
 
 
-_READERS: dict[str, Callable[[str], object]] = {  # of what stands in a file as text and is none
+_READERS: dict[str, Callable[[str], object]] = {  # of text in a file that is not a number
     "tile": written.numbers,
     "global_shape": written.numbers,
     "strides_bytes": written.numbers,
@@ -140,7 +140,7 @@ def _row(asked: object) -> SweepRow:
 
 
 def _problem(asked: object) -> Problem | tuple[Violation, ...]:
-    """What was asked for as a problem, or why it is none."""
+    """The entry as a problem, or why it is not one."""
     if isinstance(asked, Problem):
         return asked
     try:
@@ -153,7 +153,7 @@ def _problem(asked: object) -> Problem | tuple[Violation, ...]:
 
 
 def _in_words(asked: object) -> str:
-    """What was asked for, in its own words."""
+    """The entry as the file writes it."""
     if not isinstance(asked, Mapping):
         return printed(asked, 60)
     values = [by(value) if isinstance(value, tuple) else str(value) for value in islice(asked.values(), 6)]
@@ -169,7 +169,7 @@ def read_problems(content: bytes) -> list[dict[str, Any]]:
     text = content.decode("utf-8-sig", errors="replace").strip()
     try:
         rows = list(islice(_rows(text), MAX_PROBLEMS + 1))
-    except (ValueError, RecursionError, csv.Error) as error:  # JSON and TOML say what is wrong with a ValueError
+    except (ValueError, RecursionError, csv.Error) as error:  # JSON and TOML report mistakes as ValueError
         raise PROBLEM_FILE.error(wrong=shortened(" ".join(str(error).split()), 80)) from None
     if not rows:
         raise NO_PROBLEM.error(problems=MAX_PROBLEMS)
@@ -188,7 +188,7 @@ def combinations(lists: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]
 
 
 def _rows(text: str) -> Iterator[object]:
-    """The problems of a file, whatever its format."""
+    """The problems of a file in any format."""
     if text.startswith("[") and not text.startswith("[["):
         yield from json.loads(text)
     elif text.startswith("{"):
@@ -203,7 +203,7 @@ def _rows(text: str) -> Iterator[object]:
 
 
 def _json_lines(text: str) -> Iterator[object]:
-    """An object a line, or one object; one that has a list of problems stands for these."""
+    """One object per line, or one object; an object with a list of problems is replaced by these."""
     lines = text.splitlines() if "\n{" in text else [text]
     for line in lines:
         row = json.loads(line)
@@ -236,8 +236,8 @@ def _value(name: str, value: object) -> object:
 
 PROBLEM_FILE = rule(
     "problem-file",
-    "A file of problems is JSON (a list of objects), TOML ([[problem]]) or CSV with named columns, by the arguments of "
-    "Problem.",
+    "A file of problems is JSON (a list of objects), TOML ([[problem]]) or CSV with named columns; the names are the "
+    "arguments of Problem.",
     argument="source",
     found="{wrong}",
     limit="JSON, TOML or CSV with the arguments of problems, such as tile and data_type",

@@ -35,7 +35,7 @@ _TWO_WARPGROUPS_BYTES = 2 * 128 * 255 * 4  # 255 registers a thread: more thread
 _EVERY_16_WITH_128_ROWS = ("f16", "tf32", "f8f6f4")  # kinds of tcgen05.mma
 GEMM_TILE = rule(
     "gemm-tile",
-    "A tile is a whole number of the tensor core's instructions, and of the rows in which TMA moves its elements.",
+    "A tile is a multiple of the tensor core's instruction shape, and of the rows in which TMA copies its elements.",
     argument="tile",
     found="a tile of {tile: x }",
     limit="{forms:, } take whole multiples of their m, n and k, with A and B as they are or exchanged",
@@ -66,7 +66,7 @@ NARROW_TILE = GEMM_TILE.worded(
 )
 GEMM_ACCUMULATORS = rule(
     "gemm-accumulators",
-    "The accumulators of a tile fit into the registers of an SM, or into tensor memory.",
+    "The accumulators of a tile fit into the registers of an SM or into tensor memory.",
     argument="tile",
     found="{m} x {n} accumulators of {accumulator_bytes} bytes = {total_bytes} bytes",
     limit="an SM has 65536 registers of 4 bytes, and two warpgroups, with 255 registers a thread at most, "
@@ -258,8 +258,8 @@ def _partial_instructions(product: Product, tile: Tile) -> list[Broken]:
 def narrow_instruction(product: Product, sums: Tile, columns: Plan) -> list[Broken]:
     """Why tcgen05.mma with 128 rows should not take the columns of these accumulators, or of their blocks.
 
-    PTX lists n in steps of 8. Older CUTLASS demands steps of 16 beside 128 rows, CUTLASS 4.2 still does where A lies in
-    tensor memory, and no card has told us which is right: what all of them allow is planned.
+    PTX lists n in steps of 8. Older versions of CUTLASS require steps of 16 with 128 rows, and CUTLASS 4.2 still does
+    if A is in tensor memory. No card was available to decide, so only shapes that all of them allow are planned.
     """
     m, n, _ = sums
     if not product.in_tensor_memory or m % TMEM_LANES or n in range(16, 257, 16):

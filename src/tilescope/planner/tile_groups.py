@@ -1,4 +1,4 @@
-"""The order in which the tiles of C are taken, and how often memory brings the operands in that order.
+"""The order of the tiles of C, and how often memory delivers the operands in that order.
 
 group 0    down m, one column of tiles after another      every row of A again for each column, unless the L2 holds A
 group 4    4 tiles down m, then the next column           A comes once for a group, and B again for every group
@@ -40,8 +40,8 @@ def count_operand_bytes(product: Product, tile: Tile, group: int) -> float:
 def choose_group(product: Product, tile: Tile) -> int:
     """Tiles along m that are taken together: all; 16, if fewer bytes come from memory then; or one: tiles go along n.
 
-    What neighbouring SMs fetch together costs the L2 once. On an H200, tiles along n were up to 1.4 times as fast where
-    they are fewer than along m (3251 x 576 x 11328, 26 x 5 tiles: 66 us, not 96), and slower where they are more.
+    Data that neighbouring SMs load together costs the L2 once. On an H200, tiles along n were up to 1.4 times as fast
+    if they are fewer than along m (3251 x 576 x 11328, 26 x 5 tiles: 66 us instead of 96), and slower if they are more.
     """
     tiles_m, tiles_n = tile_grid(product.shape, tile)
     if tiles_m * tiles_n <= _FEW_ROUNDS * (product.sms or 1):

@@ -24,7 +24,7 @@ _LEAST_SAVED = 0.1  # of what a block fetches, for which a cluster is worth tryi
 def list_tmem_choices(product: Product, request: GemmRequest, is_readable: IsReadable) -> list[Choice]:
     """Tiles of one block and of pairs, those with the best floors first."""
     choices = []
-    groups: tuple[int, ...] = (1, 2) if request.tile is None else (1,)  # a tile that is asked for is one block's
+    groups: tuple[int, ...] = (1, 2) if request.tile is None else (1,)  # a requested tile is one block's
     if request.cta_group is not None:
         groups = (request.cta_group,)
     for cta_group in groups:
@@ -46,8 +46,8 @@ def list_tmem_choices(product: Product, request: GemmRequest, is_readable: IsRea
 def _share_operands(product: Product, choice: Choice) -> Iterator[Choice]:
     """The same tile in clusters of two that share B or A, whichever is more, where that pays by documented rates.
 
-    The rate of the L2 is in no document. Where memory could not bring what the SMs fetch within the time of the products, the
-    L2 must, and fewer bytes are worth a cluster.
+    The L2 bandwidth is not documented. If memory cannot deliver what the SMs load within the time of the products, the
+    L2 must, and a cluster that loads fewer bytes is worth its cost.
     """
     prediction = predicted(product, choice.tile, choice.schedule)
     if product.card is None or prediction is None or prediction.bound == "memory":
@@ -72,7 +72,7 @@ def _list_last_resorts(product: Product, request: GemmRequest, is_readable: IsRe
 
 
 def _is_swapped(product: Product, request: GemmRequest) -> bool:
-    """Whether B gives the rows: as asked, or where A has fewer rows than an instruction of tcgen05, and B has enough."""
+    """Whether B provides the rows: as requested, or if A has fewer rows than an instruction of tcgen05, and B has enough."""
     if request.swapped is not None:
         return request.swapped
     if product.output_type.smem_bits < 8:  # lanes store no single elements of the transpose
@@ -85,7 +85,7 @@ def _is_swapped(product: Product, request: GemmRequest) -> bool:
 
 
 def _list_tiles(product: Product, request: GemmRequest, schedule: Schedule, is_readable: IsReadable) -> list[Tile]:
-    """The tile that was asked for, or those worth trying."""
+    """The requested tile, or the tiles to try."""
     if request.tile is not None:
         return [request.tile]
     m, n, k = product.shape

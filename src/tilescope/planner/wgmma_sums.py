@@ -19,7 +19,7 @@ WGMMA_ROWS = 64  # of a block
 _MOST = 128  # registers of a thread for its sums …
 _MOST_OF_THREE = 96  # … of three warpgroups
 _MOST_TWICE = 72  # … of sums that are held twice
-_MOST_SCALED = 64  # … beside the scales of a K step
+_MOST_SCALED = 64  # … in addition to the scales of a K step
 
 
 class Warpgroups(NamedTuple):

@@ -270,7 +270,7 @@ class BodyReader:
         return found.end()
 
     def _quick_operands(self, name: str, found: re.Match[str]) -> list[Operand] | None:
-        """The operands of an instruction of the common form; None: ask the careful reader."""
+        """The operands of an instruction of the common form; None: use the careful reader."""
         written = found["operands"]
         if not written or written.isspace():
             return []

@@ -35,7 +35,7 @@ VARIABLE_SPACES: dict[str, VariableSpace] = {
 }
 MAX_BYTES: dict[VariableSpace, int] = {
     "param": 32764,  # of a kernel, since CUDA 12.1
-    "shared": 256 << 10,  # an SM has no more
+    "shared": 256 << 10,  # an SM does not have more
     "local": 512 << 10,  # of a thread
     "const": 64 << 10,
     "global": 1 << 30,  # the reader's own
@@ -64,7 +64,7 @@ PLAIN_PARAMETER = re.compile(rf"\.param\s+\.(?P<type>[bus](?:8|16|32|64)|f32|f64
 
 
 class _Kind(NamedTuple):
-    """What stands before a variable's name."""
+    """The qualifiers before a variable's name."""
 
     space: VariableSpace
     type: str
@@ -104,7 +104,7 @@ def read_registers(cursor: Cursor, scope: Scope) -> None:
 
 
 def _vector_register(scope: Scope, name: str, register_type: str, lanes: int) -> Vector:
-    """%v of `.reg .v2 .f32 %v`: its parts are registers of their own, %v.x and %v.y."""
+    """%v of `.reg .v2 .f32 %v`: its parts are separate registers, %v.x and %v.y."""
     parts: list[Register] = [scope.make_register(f"{name}.{lane}", register_type) for lane in _LANE_NAMES[:lanes]]
     return Vector(tuple(parts))
 

@@ -47,7 +47,7 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 
 
 class Statement(NamedTuple):
-    """An instruction as it stands in a text: where, its guard and opcode, and its operands as they are written."""
+    """An instruction in a text: its place, its guard and opcode, and the text of its operands."""
 
     start: int
     end: int  # after the semicolon
@@ -70,7 +70,7 @@ class Statement(NamedTuple):
         return Edit(self.start, self.end, text + "\n" * self.line_ends)
 
     def with_operand(self, index: int, operand: str, before: str = "") -> Edit:
-        """Write another operand; the instructions in `before` run first, in a scope of their own."""
+        """Replace an operand; the instructions in `before` run first, in a separate scope."""
         operands = [*self.operands]
         operands[index] = operand
         changed = self._replace(operands=tuple(operands)).written
@@ -78,7 +78,7 @@ class Statement(NamedTuple):
 
 
 def statement_of(code: str, instruction: Instruction) -> Statement:
-    """Where an instruction stands in the text that it was read from, comments blanked.
+    """The place of an instruction in the text that it was read from, comments blanked.
 
     >>> from tilescope.ptx import read_module
     >>> text = ".version 8.0 .target sm_90 .entry k() { .reg .b32 %r<4>; mov.b64 {%r1, %r2}, 7; }"
@@ -132,7 +132,7 @@ def only_bodies(text: Text, module: Module, kept: Container[str]) -> str:
 
 
 def _body(code: str, position: int) -> tuple[int, int] | None:
-    """What stands between the braces of the function whose name ends at `position`; None: it is only declared."""
+    """The text between the braces of the function whose name ends at `position`; None: it is only declared."""
     begin = _BODY_START.search(code, position)
     if begin is None or begin[0] == ";":
         return None

@@ -6,7 +6,7 @@
     .global .u64 names[2] = {generic(text), generic(text)+2};  addresses, and what is added to them
     .global .b8  packed[9] = {7, 0xFF(text), 0xFF00(text), …}; an address byte by byte
 
-`read_initial` gives the bytes; where an address lies, they hold what is added to it.
+`read_initial` returns the bytes; at the place of an address they hold the offset that is added to it.
 """
 
 from __future__ import annotations

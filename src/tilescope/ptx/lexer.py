@@ -47,7 +47,7 @@ class Place(NamedTuple):
 
 
 class Text:
-    r"""A PTX text: `original` as it came, `code` with blanks for comments, character for character.
+    r"""A PTX text: `original` unchanged, `code` with comments replaced by blanks, character for character.
 
     >>> text = Text("ret; // done\nexit;")
     >>> text.code
@@ -80,7 +80,7 @@ class Text:
         return self.original[position:end]
 
     def error(self, wording: Wording, position: int, **facts: object) -> RuleError:
-        """The refusal of what stands at a position."""
+        """The refusal of the text at a position."""
         place = self.place(position)
         return wording.error(change=None, line=place.line, column=place.column, **facts)
 
@@ -100,7 +100,7 @@ class Text:
         return piece
 
     def _begins_line(self, position: int) -> bool:
-        """Whether only blanks stand before a position on its line: `# 1 "kernel.cu"` is the preprocessor's."""
+        """Whether only blanks precede a position on its line: `# 1 "kernel.cu"` is the preprocessor's."""
         column = self.place(position).column
         return not self.original[position - column + 1 : position].strip()
 

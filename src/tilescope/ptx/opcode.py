@@ -1,4 +1,4 @@
-"""The modifiers of an instruction by what they say.
+"""The modifiers of an instruction by their meaning.
 
     ld.global.acquire.gpu.v4.b32        space global, order acquire, scope gpu, vector 4, types b32
     cvt.rn.satfinite.f16x2.f32          rounding rn, types f16x2 and f32, flag satfinite
@@ -149,7 +149,7 @@ _OWN_MEANINGS = {name: _meanings(words) for name, words in _OWN_WORDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """What the modifiers of an instruction say."""
+    """The meaning of an instruction's modifiers."""
 
     family: str  # the name with the words that belong to it: cp.async.bulk.tensor
     spaces: tuple[str, ...] = ()  # in their order: destination first
@@ -168,7 +168,7 @@ class Fields:
     layouts: tuple[str, ...] = ()  # row, col
     rank: int | None = None  # of a tensor copy
     count: int | None = None  # x4: matrices, or columns of tensor memory
-    completion: str | None = None  # how a bulk copy says that it is done
+    completion: str | None = None  # how a bulk copy signals its completion
     cta_group: int | None = None
     kind: str | None = None  # of tcgen05.mma
     flags: frozenset[str] = frozenset()  # all others: sync, aligned, ftz, approx, trans …
@@ -187,7 +187,7 @@ class Fields:
 
 @cache
 def fields_of(name: str, modifiers: tuple[str, ...]) -> Fields:
-    """The modifiers of an instruction by what they say.
+    """The modifiers of an instruction by their meaning.
 
     >>> load = fields_of("ld", ("global", "v4", "b32"))
     >>> load.space, load.vector, load.types
@@ -225,7 +225,7 @@ def fields_of(name: str, modifiers: tuple[str, ...]) -> Fields:
 
 
 def meaning_of(name: str, word: str) -> Meaning:
-    """What a word says in the instruction of this name.
+    """The meaning of a modifier in the instruction of this name.
 
     >>> meaning_of("setp", "lo"), meaning_of("mul", "lo"), meaning_of("ld", "L1::no_allocate")
     ('comparison', 'half', 'hints')

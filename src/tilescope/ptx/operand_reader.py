@@ -2,8 +2,8 @@
 
     %r1  !%p1  %p1|%p2  _  -8  0f3F800000  {%f1, %f2}  [%rd1+8]  [map, {%r1, %r2}]  (param0)  $L__BB0_2
 
-The quick reader takes any text that it has seen in this scope before, and names, decimal numbers and plain addresses. For
-anything else it answers None, and the careful reader reads the statement token by token, or says what is wrong.
+The quick reader handles any text that it has seen in this scope before, and names, decimal numbers and plain addresses.
+For anything else it returns None, and the careful reader parses the statement token by token, or reports the mistake.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Problems:
             raise RuleError([*self.violations, last])
 
     def unknown(self, scope: Scope, token: Token) -> None:
-        """Note a register or variable that nobody declared."""
+        """Note an undeclared register or variable."""
         self.add(NAME_RULE.wording, token.start, name=shortened(token.text), nearest=scope.nearest(token.text))
 
 
 def quick_operands(written: str, scope: Scope) -> list[Operand] | None:
-    """The operands of an instruction, where all of them are of the common forms; None: ask the careful reader.
+    """The operands of an instruction if all of them have a common form; None: use the careful reader.
 
     >>> from tilescope.ptx.scope import RegisterRange
     >>> scope = Scope()
@@ -258,7 +258,7 @@ class OperandReader:
         return first
 
     def _warp_size(self) -> Operand:
-        """WARP_SZ: alone it stays a name, in an expression it is 32."""
+        """WARP_SZ: as an operand it stays a name, in an expression it is 32."""
         cursor = self.cursor
         start = cursor.take().start
         if cursor.token.text in (",", ";", "}", "]", ")"):
@@ -326,7 +326,7 @@ class OperandReader:
 
 
 def quick_guard(name: str, is_negated: bool, scope: Scope) -> Guard | None:
-    """The guard of an instruction; None: ask the careful reader."""
+    """The guard of an instruction; None: use the careful reader."""
     register = scope.find(name)
     if isinstance(register, Register) and register.type == "pred":
         return Guard(register, is_negated)

@@ -49,7 +49,7 @@ _FLAGS = frozenset({".explicitcluster", ".noreturn", ".blocksareclusters"})
 
 @dataclass
 class _Launch:
-    """What stands between a function's parameters and its body."""
+    """The directives between a function's parameters and its body."""
 
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class _AddressOfName(NamedTuple):
 
 
 def read_module(text: str) -> Module:
-    """Read a PTX text; a RuleError says what is wrong with it, by line and column.
+    """Parse a PTX text; a RuleError reports a mistake with its line and column.
 
     >>> module = read_module('''
     ... .version 8.0
@@ -201,7 +201,7 @@ class _ModuleReader:
         self.sources.add_file(number, path)
 
     def read_loc(self) -> None:
-        """A .loc outside of functions says nothing."""
+        """A .loc outside of functions has no effect."""
         _, end = self.sources.read_loc(self.cursor.token.start)
         self.cursor.move(end)
 
@@ -315,7 +315,7 @@ class _ModuleReader:
             cursor.expect(",", "`,` or `)`")
 
     def _read_launch(self) -> _Launch:
-        """What `.reqntid 128, 1, 1 .minnctapersm 2 …` say."""
+        """The values of `.reqntid 128, 1, 1 .minnctapersm 2 …`."""
         cursor = self.cursor
         launch = _Launch()
         while cursor.token.kind == "word":

@@ -102,7 +102,7 @@ POINTER_SPACE = TYPE.worded(
 )
 LIMIT = rule(
     "ptx-limit",
-    "A PTX text stays within the limits of the chip and of this reader.",
+    "A PTX text stays within the limits of the chip and of tilescope's parser.",
     argument=_PLACE,
     found=_PLACE + ": {amount} {what}",
     limit="at most {most}",

@@ -1,4 +1,4 @@
-"""What a name means where it stands: braces within braces, each with registers, variables and labels of its own.
+"""Resolves names: nested braces, each with separate registers, variables and labels.
 
     {                                the body:   %r<4> are registers, %r0 … %r3
         .reg .b32 %r<4>;
@@ -143,7 +143,7 @@ class Scope:
             scope = scope.around
 
     def find_label(self, name: str) -> int | None:
-        """The instruction that a label stands before."""
+        """The instruction after a label."""
         return next((scope.labels[name] for scope in self.outward() if name in scope.labels), None)
 
     def find_table(self, name: str) -> BranchTable | Prototype | None:

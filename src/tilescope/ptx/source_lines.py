@@ -79,7 +79,7 @@ class SourceLines:
         self._strings_at = position
 
     def read_loc(self, position: int) -> tuple[int | None, int]:
-        """The line that the .loc at a position says, by its number (None: no line), and where the .loc ends."""
+        """The line of the .loc at a position, by its number (None: no line), and where the .loc ends."""
         match = _LOC.match(self._text.code, position)
         if match is None:
             raise self._text.error(
@@ -98,7 +98,7 @@ class SourceLines:
         return number, match.end()
 
     def _assembly_around(self, position: int) -> int | None:
-        """The number of the inline assembly text that a position lies in, or None."""
+        """The number of the inline assembly text that contains a position, or None."""
         begun = bisect_left(self._assembly_begins, position)
         ended = bisect_left(self._assembly_ends, position)
         return begun if begun > ended else None
@@ -114,7 +114,7 @@ class SourceLines:
         return self._enter(_Line(file, line, column, function, caller), found.start())
 
     def _commented_line(self, found: re.Match[str], place: tuple[int, int, int]) -> int | None:
-        """A line of Triton's, whose comment may say what it was inlined into; or a plain one."""
+        """A line of Triton's, whose comment may have the line that it was inlined into; or a plain one."""
         file, line, column = place
         frames = _frames(self._text.rest_of_line(found.end()))
         if not frames or frames[0][1:] != (line, column):
@@ -126,7 +126,7 @@ class SourceLines:
         return self._enter(_Line(file, line, column, None, caller), found.start())
 
     def _enter(self, line: _Line, position: int) -> int | None:
-        """The number of a line. Line 0 stands for no line: then that of the line it was inlined into, or None."""
+        """The number of a line. Line 0 means no line: then that of the line it was inlined into, or None."""
         if line.line == 0:
             return line.inlined_at
         number = self._numbers.get(line)

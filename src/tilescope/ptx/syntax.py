@@ -1,4 +1,4 @@
-"""What a PTX text says, as data: a module, its functions, their variables, registers and instructions.
+"""A PTX text as data: a module, its functions, their variables, registers and instructions.
 
     .visible .entry scale(.param .u64 out)       Function("scale", is_entry=True, parameters=(Variable("out", …),))
     {
@@ -9,8 +9,8 @@
         @!%p1 bra $done;                         Instruction("bra", (), (Label("$done", target=1),), guard=Guard(%p1, True))
     }
 
-Names are resolved by their scope while they are read, so that a register, a label or a variable that is declared again
-inside braces is another one. Nothing here knows what an instruction does.
+Names are resolved by their scope during parsing, so that a register, a label or a variable that is declared again
+inside braces is a different one. Nothing here depends on what an instruction does.
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ class Instruction:
 
     @property
     def fields(self) -> Fields:
-        """The modifiers by what they say: `instruction.fields.space`."""
+        """The modifiers by their meaning: `instruction.fields.space`."""
         return fields_of(self.name, self.modifiers)
 
     @property
@@ -341,7 +341,7 @@ class Instruction:
 
 
 def place_in_words(source_line: str | None, ptx_line: int, text: str) -> str:
-    """Where an instruction stands, its source line first where there is one.
+    """The place of an instruction, its source line first if it has one.
 
     >>> place_in_words("mm.cu:61", 310, "ld.shared.b32 %r1, [%r2];")
     'mm.cu:61, PTX line 310 (ld.shared.b32 %r1, [%r2];)'

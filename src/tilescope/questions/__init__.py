@@ -1,11 +1,11 @@
-"""What people ask: one value per question, from which a command and the forms of a page are made.
+"""The questions of users: one value per question, from which a command and the forms of a page are built.
 
     tilescope swizzle 64B ──┐                                            ┌──▶ drawn in a terminal, --json, --svg
                             ├──▶ Asked ── Question.answer ──▶ Answer ────┤
     /swizzle?mode=64B ──────┘                                            └──▶ a page, its .svg and its .json
 
-So a page and the command that it shows answer the same. Every module holds some questions, and the forms in which
-pages ask them. It is imported when one of them is asked: `tilescope swizzle` starts without the planner.
+So a page and the command that it shows give the same answer. Every module defines some questions, and the forms of
+their pages. It is imported when one of them is used: `tilescope swizzle` starts without the planner.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MODULES = {  # of questions, by the words of their commands
 
 
 def question_of(command: str) -> Question:
-    """The question that a command asks.
+    """The question of a command.
 
     >>> question_of("swizzle").inputs[0].label
     'Mode'

@@ -104,7 +104,7 @@ def check_answer(asked: Asked) -> Answer:
         name="agreement",
     )
     agreement = call.run()
-    assert isinstance(agreement, Agreement)  # of a map; the other kind compares what lies in tensor memory
+    assert isinstance(agreement, Agreement)  # of a map; the other kind compares places in tensor memory
     return Answer(agreement, call, first=_summarize_agreement(agreement), is_yes=agreement.agrees)
 
 

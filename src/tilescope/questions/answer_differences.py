@@ -4,7 +4,7 @@
     right   32 x 32 f32, padding of 4     transpose: 1 wavefront
     said    On the right, transpose: 1 wavefront instead of 32 wavefronts.
 
-What can be said of one answer is a mapping from names to facts. Two answers differ in the facts that they do not share.
+The facts of one answer are a mapping from names to values. Two answers differ in the facts that they do not share.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _describe_difference(name: str, left: str | None, right: str | None) -> str:
 
 
 def _facts_of(answer: Answer) -> Facts:
-    """What the headline of an answer says, fact by fact."""
+    """The facts in the headline of an answer."""
     return _FACTS[type(answer.value)](answer)
 
 

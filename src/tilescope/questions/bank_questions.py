@@ -1,4 +1,4 @@
-"""The question about banks: what access patterns cost on a tile in shared memory, and which layout cures them."""
+"""The question about banks: the cost of access patterns on a tile in shared memory, and a layout without conflicts."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ _COST = "{name}: {verdict}, {wavefronts:wavefront}[[ where {ideal} would do]]"
 
 
 def answer(asked: Asked) -> Answer:
-    """The cost of the patterns as things are; with `fix`, on the best layout that the search knows too."""
+    """The cost of the patterns on the current layout; with `fix`, also on the best layout that the search finds."""
     _refuse_misuse(asked)
     patterns: tuple[str, ...] = asked.get("patterns", ())
-    if "tile" not in asked and "text" not in asked:  # addresses that the patterns say themselves
+    if "tile" not in asked and "text" not in asked:  # addresses that the patterns define
         named = [Call(Access.named, (pattern,), name="") for pattern in patterns]
         call = Call(tile_report, (named,), name="report")
         report = call.run()
@@ -75,7 +75,7 @@ def answer(asked: Asked) -> Answer:
 def _with_search(
     asked: Asked, report: TileReport, accesses: list[Access], layout: Layout, call: Call[TileReport]
 ) -> Answer:
-    """The report beside that of the best layout, where it is better."""
+    """The report beside that of the best layout, if that one is better."""
     searched = layout if "tile" in asked else layout.as_rows().shape
     options = {"tile": searched, "element_bits": layout.element_bits} | asked.options([MAX_PADDING])
     search = Call(find_layouts, (accesses,), options).run()
@@ -91,7 +91,7 @@ def _with_search(
 
 
 def _summarize_banks(report: TileReport, search: LayoutSearch | None = None, *, may_search: bool = False) -> FirstLine:
-    """What every pattern costs, and what cures them if that was looked for, or how to look for it."""
+    """The cost of every pattern, and the layout without conflicts or how to search for it."""
     costs = [
         filled(
             _COST,
@@ -163,7 +163,7 @@ def _refuse_misuse(asked: Asked) -> None:
 
 
 def _out_of_place(*, has_tile: bool, has_text: bool) -> Iterator[tuple[Input, str]]:
-    """Options that would count for nothing: of a tile beside a layout's text, and the other way round."""
+    """Options without effect: those of a tile if a layout is passed, and the other way round."""
     if not has_tile:
         for row in TILE_OPTIONS:
             if row.name != "major":
@@ -182,7 +182,7 @@ def _asking_patterns(asked: Asked) -> Asked:
 
 
 def _asking_cure(asked: Asked) -> Asked:
-    """A page searches for a cure unasked."""
+    """A page always searches for a fix."""
     return _asking_patterns(asked).saying(fix=True)
 
 

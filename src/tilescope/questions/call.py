@@ -39,7 +39,7 @@ class Call(Generic[Result]):
     attribute: str = ""  # of what the function gives: the result is this attribute
 
     def run(self) -> Result:
-        """The result; whatever the library raises goes through."""
+        """The result; exceptions of the library are passed on."""
         receiver = () if self.receiver is None else (self.receiver,)
         arguments = [_run_argument(argument) for argument in (*receiver, *self.arguments)]
         result = self.function(*arguments, **{name: _run_argument(option) for name, option in self.options.items()})
@@ -70,7 +70,7 @@ class Call(Generic[Result]):
         yield self
 
     def expression(self) -> str:
-        """The call alone; named arguments stand by their names, defaults are left out."""
+        """Only the call; named arguments have their names, defaults are omitted."""
         qualified = self.function.__qualname__
         if self.receiver is not None:
             qualified = f"{_print_argument(self.receiver)}.{qualified.rpartition('.')[2]}"

@@ -28,7 +28,7 @@ class Compiled(NamedTuple):
 def triton_kernel(
     place: str, signature: str, constexprs: Iterable[str], options: Iterable[str], arch: str | None
 ) -> Compiled:
-    """The kernel at "module.py:function", whose module is imported, and so runs; "module.py" has one kernel alone."""
+    """The kernel at "module.py:function"; its module is imported, which executes it; "module.py" must have only one kernel."""
     from tilescope.machine.kernel import Kernel
 
     path, written_name = kernel_place(place)
@@ -78,7 +78,7 @@ def _kernels_in_words(module: ModuleType) -> str:
 
 
 def import_module_at(path: Path) -> ModuleType:
-    """The user's module, its folder first among those that it imports from; what it raises is told in a sentence."""
+    """The user's module, with its folder first on the import path; its exceptions become one sentence."""
     folder = str(path.parent.absolute())
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
@@ -93,7 +93,7 @@ def import_module_at(path: Path) -> ModuleType:
         raise DeviceError(
             f"{path.name} imports {error.name}, which is not installed beside tilescope: pip install {error.name}."
         ) from None
-    except Exception as error:  # noqa: BLE001  whatever the user's own module raises
+    except Exception as error:  # noqa: BLE001  the user's module may raise anything
         raise MisuseError(f"{path.name} could not be imported: {type(error).__name__}: {error}") from None
     finally:
         sys.path.remove(folder)

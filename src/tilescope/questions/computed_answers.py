@@ -37,7 +37,7 @@ _TYPES = {
 
 
 def is_question(text: str) -> bool:
-    """Whether a text asks something.
+    """Whether a text is a question.
 
     >>> is_question("do all blocks need expect_tx?"), is_question("all blocks hang")
     (True, False)

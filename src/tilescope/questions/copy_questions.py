@@ -114,7 +114,7 @@ def identify_answer(asked: Asked) -> Answer:
 
 
 def _summarize_trace(trace: Trace, places: tuple[Place, ...], asked_element: bool) -> FirstLine:
-    """What a copy moves, or where the element that was asked for lies."""
+    """The bytes that a copy moves, or the place of the requested element."""
     if places:
         lines = [
             _summarize_place(trace, place, by_address=position > 0 or not asked_element)
@@ -139,7 +139,7 @@ def _summarize_trace(trace: Trace, places: tuple[Place, ...], asked_element: boo
 
 
 def _summarize_place(trace: Trace, place: Place, *, by_address: bool) -> FirstLine:
-    """Where an element lies, or what lies at an address."""
+    """The place of an element, or the element at an address."""
     if place.element is None:
         return make_line(
             "Byte {address:#x} holds nothing of this copy, which writes {first:#x} to {last:#x}.",
@@ -174,7 +174,7 @@ def _elements_of_byte(trace: Trace, first: tuple[int, int]) -> str:
 
 
 def _summarize_identification(found: Identification) -> FirstLine:
-    """Where a tile lies in a dump."""
+    """The place of a tile in a dump."""
     if not found.found:
         sentence = filled(
             "The tile is not in the dump: even the best layout leaves {wrong} of {compared} bytes wrong.",

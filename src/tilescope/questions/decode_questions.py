@@ -1,4 +1,4 @@
-"""The question about words and bytes: what a tensor map, a descriptor number or an mbarrier says, field by field."""
+"""The question about words and bytes: the fields of a tensor map, a descriptor word or an mbarrier."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ADDRESSES = Input(
 WORD_OPTIONS = (MAJOR, WORD_TYPE, ROWS, ADDRESSES)
 
 
-Barriers: TypeAlias = Mapping[str, Mbarrier | MbarrierToken]  # what a word says as one, by what it would be
+Barriers: TypeAlias = Mapping[str, Mbarrier | MbarrierToken]  # the description of a word, by its possible kinds
 _MOST_KINDS = 3  # of a word, that are named
 
 
@@ -65,7 +65,7 @@ class DecodedLog(Value):
 
 
 def answer(asked: Asked) -> Answer:
-    """What the bits say: `word` is one number, `several` are numbers, `source` is a map in bytes or words, or a log."""
+    """The meaning of the bits: `word` is one number, `several` are numbers, `source` is a map in bytes or words, or a log."""
     if "several" in asked:
         _refuse_picture(asked)
         return _several_answer(asked)
@@ -175,7 +175,7 @@ def _map_answer(source: MapSource) -> Answer:
 
 
 def _word_answer(asked: Asked) -> Answer:
-    """Everything that a number could be, with the bytes that it reads if `addresses` are asked for."""
+    """All possible kinds of a number, with the bytes that it reads if `addresses` are requested."""
     options = asked.options([MAJOR])
     if "data_type" in asked:
         options["element_bits"] = DataType.named(asked["data_type"]).smem_bits
@@ -237,7 +237,7 @@ def _possible_kinds(readings: WordReadings, barriers: Barriers) -> list[str]:
 
 
 def _summarize_words(words: Sequence[tuple[WordReadings, Barriers]]) -> FirstLine:
-    """What each of several numbers is: its first kind, and how many more there are."""
+    """The first possible kind of each of several numbers, and how many more there are."""
     descriptions: list[str] = []
     for readings, barriers in words:
         first, *more = _possible_kinds(readings, barriers) or ["no descriptor"]
@@ -260,7 +260,7 @@ def _addresses(readings: WordReadings, rows: int | None) -> list[list[str]]:
 
 
 def barrier_facts(barriers: Mapping[str, Value]) -> dict[str, object]:
-    """What a word says as an mbarrier, or as the token of an arrival."""
+    """A word as an mbarrier, or as the token of an arrival."""
     return {name.replace(" ", "_"): barrier.to_dict() for name, barrier in barriers.items()}
 
 

@@ -1,4 +1,4 @@
-"""The question how two tensor maps differ, or the maps of two logs, and the page that asks it.
+"""The question how two tensor maps, or the maps of two logs, differ, and its page.
 
 tilescope diff '… box 64x64 …' '… box 64x128 …'  →  box 64 x 64 against 64 x 128, and the words that hold it
 tilescope diff before.log after.log              →  which maps are in both, which changed, which are in one alone

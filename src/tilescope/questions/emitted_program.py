@@ -1,4 +1,4 @@
-"""What --emit writes: the program of a plan, and the launch file beside it."""
+"""The output of --emit: the program of a plan, and its launch file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def program_of(planned: Plan | GemmPlan | KernelPlan, asked: Asked) -> str:
 
 
 def launch_files_of(planned: Plan | GemmPlan | KernelPlan, asked: Asked) -> tuple[MadeFile, ...]:
-    """The launch file beside a CUDA program, by which `tilescope run` runs it without options."""
+    """The launch file of a CUDA program, with which `tilescope run` needs no options."""
     from tilescope.emitter.program_launch import format_program_launch
     from tilescope.machine.launch.launch_file import LAUNCH_SUFFIX
 

@@ -1,4 +1,4 @@
-"""The first line of every answer: a sentence that stands alone, with the numbers that were asked for.
+"""The first line of every answer: one complete sentence, with the numbers that the user asked for.
 
     facts of the answer ──▶ template ──▶ Element (37, 21) is at byte 0x12fa: line 37, chunk 7, bank 30.
                                          │
@@ -6,8 +6,8 @@
                                          ├──▶ "answer" in JSON
                                          └──▶ the headline of a page
 
-Every question summarizes its own answer, because the line depends on what was asked: `mma layout` with --element says
-where that element is. If the answer is no, the line also has advice.
+Every question summarizes its own answer, because the line depends on the inputs: `mma layout` with --element has the
+place of that element. If the answer is no, the line also has advice.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _ELEMENT = (
 
 
 class FirstLine(NamedTuple):
-    """The answer in one sentence that stands alone, and what to do where the answer is no."""
+    """The answer in one complete sentence, and advice if the answer is no."""
 
     sentence: str
     advice: str = ""
 
 
-NO_LINE = FirstLine("")  # of what stands below another answer
+NO_LINE = FirstLine("")  # of an answer below another one
 
 
 def make_line(template: str, **facts: object) -> FirstLine:

@@ -85,7 +85,7 @@ def _coord_of(held: Fragment, thread: int, value: int) -> tuple[int, ...]:
 def fragment_facts(
     held: Fragment, lane: int | None = None, element: tuple[int, int] | None = None
 ) -> dict[str, object]:
-    """CuTe's inverse layout; what one thread holds, and which thread holds an element, if that is asked for.
+    """CuTe's inverse layout; the elements of one thread, and the thread of an element, if requested.
 
     >>> list(fragment_facts(fragment("ldmatrix.x4"), lane=5))
     ['inverse', 'lane', 'holds', 'matrices']

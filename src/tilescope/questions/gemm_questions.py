@@ -163,7 +163,7 @@ def _summarize_gemm(planned: GemmPlan) -> FirstLine:
 
 
 def _card_of_unknown_rate(planned: GemmPlan) -> str | None:
-    """The card, if nobody knows how fast it multiplies this type: a floor then says little."""
+    """The card, if its rate for this type is unknown: a floor is then of little use."""
     card = planned.card
     if card is None or planned.floor_us is None or planned.product.tflops is not None:
         return None

@@ -1,4 +1,4 @@
-"""The question about whole kernels: what `tilescope plan FILE` and the page of kernels ask."""
+"""The question about whole kernels, for `tilescope plan FILE` and the page of kernels."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _read_sizes(said: tuple[str, ...]) -> dict[str, int]:
 
 
 def ask_as_command(asked: Asked) -> Asked:
-    """What the fields of the page say, as the command says it: the kernel's name, and sizes by --set."""
+    """The fields of the page as options of the command: the kernel's name, and sizes by --set."""
     settings = tuple(f"{name}={asked[f'size_{name}']}" for name in _SIZE_NAMES if f"size_{name}" in asked)
     return asked.saying(tile=asked["known"], set=settings or None)
 

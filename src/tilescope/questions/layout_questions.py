@@ -35,7 +35,7 @@ LARGEST_DRAWN_ELEMENTS = 1 << 16  # on a page, of a layout, of each of two, or o
 
 
 def draw_answer(asked: Asked) -> Answer:
-    """A layout both ways; with another, where the two differ; a plain tile, or threads and values, where nothing says the bits."""
+    """A layout both ways; with another one, their differences; a plain tile, or threads and values, if the bits are unknown."""
     beside = asked.options(LAYOUT_BESIDE)
     layout = Call(parse_layout_or_modes, (asked["text"],), beside).run()
     if isinstance(layout, Modes):
@@ -137,7 +137,7 @@ def convert_answer(asked: Asked) -> Answer:
 
 
 def _every_notation_answer(asked: Asked, layout: Layout, said: str, extra: Mapping[str, object]) -> Answer:
-    """The layout in every notation; `said` and `extra` are what was assumed, as a sentence and as data."""
+    """The layout in every notation; `said` and `extra` are the assumptions, as a sentence and as data."""
     beside = asked.options(LAYOUT_BESIDE)
     conversions = {notation: _conversion(asked["text"], notation, beside) for notation in NOTATION}
     texts = {notation: str(conversion) for notation, conversion in conversions.items()}
@@ -230,7 +230,7 @@ def _conversion(text: str, notation: str, beside: Mapping[str, object]) -> Conve
 
 
 def _asking_whole(asked: Asked) -> Asked:
-    """A page has room for the whole tile beside shared memory."""
+    """A page has space for the whole tile beside shared memory."""
     return asked.saying(whole=True)
 
 
@@ -240,7 +240,7 @@ def _asking_picture(asked: Asked) -> Asked:
 
 
 def _convert_leads(asked: Asked, _: Answer) -> Leads:
-    """The page that draws the layout beside shared memory, and the one that counts what reading it costs."""
+    """The page that draws the layout beside shared memory, and the page that counts the cost of reading it."""
     query = {"text": asked["text"]}
     query |= {row.name: row.written(asked[row.name]) for row in LAYOUT_BESIDE if row.name in asked}
     leads = {"See it beside shared memory": address("layout", query)}

@@ -4,7 +4,7 @@
     'CUtensorMap … dims 4096 4096 …' --box 64,64   a text, of which an option replaces one argument
     /tensor-map?kind=tensor_map&dims=4096,4096     the fields of a page, which say what the options say
 
-Commands that check, load, compare or emit a map take the same words, so all of them ask here.
+Commands that check, load, compare or emit a map have the same inputs, so all of them use this module.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def map_arguments(asked: Asked) -> MapArguments | None:
 
 
 def read_map(asked: Asked) -> MapSource:
-    """The map that SOURCE gives, with the options' arguments in place of its own."""
+    """The map of SOURCE, with the options' arguments replacing those of the map."""
     options = map_arguments(asked)
     source: MapSource | None = asked.get("source")
     if source is None:
@@ -114,7 +114,7 @@ def read_map(asked: Asked) -> MapSource:
 def _complete(source: MapSource) -> MapSource:
     """These arguments, or everything they lack; strides follow from the rest."""
     lacking = [arguments.lacking() for arguments in source.asked]
-    if not all(lacking):  # of several maps, a report says what one lacks
+    if not all(lacking):  # for several maps, a report names missing arguments
         return source
     raise TensorMapError([violation for missing in lacking for violation in missing])
 
@@ -176,7 +176,7 @@ MAP_PRESETS = {
 
 
 def asking_map(asked: Asked) -> Asked:
-    """What the fields of a map say, as the options of a command say it."""
+    """The fields of a map as options of the command."""
     if asked["kind"] != Im2colWideMap.kind:
         return asked
     asked = asked.saying(mode=asked.get("mode", _WIDE["mode"]))

@@ -41,7 +41,7 @@ _MOST_NAMED = 3  # arguments that differ or change
 
 
 def check_answer(asked: Asked) -> Answer:
-    """The verdict on a map, or on each map of a log; of a log without maps, what `explain` says."""
+    """The verdict on a map, or on each map of a log; for a log without maps, the answer of `explain`."""
     if "log" in asked:
         from tilescope.questions import topic_questions  # late: most logs have maps
 
@@ -116,7 +116,7 @@ def _repair_answer(asked: MapArguments) -> FixedMap:
 
 
 def _fixed_facts(fixed: FixedMap) -> dict[str, object]:
-    """What stands in JSON beside a map that was fixed."""
+    """Additional JSON of a map that was fixed."""
     return {"changes": [str(change) for change in fixed.changes], "encode": encode_call(fixed.tensor_map)}
 
 

@@ -1,4 +1,4 @@
-"""The pages of the explorer in the order of the menu: a page enters here, and nowhere else."""
+"""The pages of the explorer in the order of the menu; every page is registered only here."""
 
 from tilescope.questions import (
     agreement_questions,

@@ -3,7 +3,7 @@
     kernel.ptx  ── fields_of_text ──▶ {"ptx": ".version 8.0 …"}
     dump.npy    ── fields_of_dump ──▶ {"dump": "0000: 803f 0040 …"}
 
-The browser sends the bytes; the server reads no file of its own.
+The browser sends the bytes; the server reads no files.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def fields_of_dump(field: str, content: bytes) -> dict[str, str]:
 
 
 def fields_of_tile(field: str, content: bytes) -> dict[str, str]:
-    """The field with the bytes of a tile, and beside it the shape and the type that its array has."""
+    """The field with the bytes of a tile, with the shape and the type of its array."""
     fields = fields_of_dump(field, content)
     if not content.startswith((_ARCHIVE, _SAVED)):
         return fields

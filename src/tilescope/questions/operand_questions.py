@@ -1,4 +1,4 @@
-"""The questions about an operand in shared memory: how it lies there, and the descriptors that read it."""
+"""The questions about an operand in shared memory: its layout, and the descriptors that read it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _require_small(asked: Asked) -> None:
 
 
 def layout_answer(asked: Asked) -> Answer:
-    """An operand as it lies in shared memory."""
+    """The layout of an operand in shared memory."""
     _require_small(asked)
     canonical = Call(canonical_layout, (), asked.options([ELEMENT_TYPE, MAJOR, OPERAND_SWIZZLE]), "layout")
     call = Call(
@@ -60,7 +60,7 @@ def layout_answer(asked: Asked) -> Answer:
 
 
 def operand_facts(operand: Layout, element: tuple[int, int] | None) -> dict[str, object]:
-    """Where one element lies; nothing if none is asked for."""
+    """The place of the requested element; nothing without one."""
     return {} if element is None else {"element": list(element), "address": hex(operand.address(*element))}
 
 
@@ -91,7 +91,7 @@ def descriptors_answer(asked: Asked) -> Answer:
 
 
 def _summarize_descriptors(loop: DescriptorLoop) -> FirstLine:
-    """How many descriptors read a tile, the first of them, and what the instruction is told beside them."""
+    """The number of descriptors of a tile, the first of them, and the instruction's other operands."""
     return make_line(
         "{instruction} reads {operand} with {count:descriptor}, the first {word:#018x}: leading {leading}, stride {stride} "
         "bytes[[, K step {advance:, } bytes]], {transpose}.",
@@ -107,7 +107,7 @@ def _summarize_descriptors(loop: DescriptorLoop) -> FirstLine:
 
 
 def loop_facts(loop: DescriptorLoop) -> dict[str, object]:
-    """The descriptors of a K loop as words, what their numbers mean, and what the rules say about them."""
+    """The descriptors of a K loop as words, the meaning of their numbers, and the rules that they break."""
     return {
         "descriptors": [[hex(step.encode()) for step in steps] for steps in loop],
         "explanation": list(loop.explanation),

@@ -1,11 +1,11 @@
-"""What a page of the explorer is: forms that ask questions, and what it shows of their answers.
+"""A page of the explorer: forms that ask questions, and how their answers are shown.
 
     /plan?tile=128x64&target=cuda
      │    └ the fields of a form ── asking ──▶ Asked ── question.answer ──▶ Answer
      └ the page
 
-A page asks what the command asks that it prints. So its fields are read into the same `Asked`, and all that is its own
-is data here: what its fields hold at first, how much it takes, what it draws otherwise, and where it leads.
+A page asks the same question as the command that it prints. Its fields are parsed into the same `Asked`, and its own
+data is here: the initial values of its fields, its limits, its other drawings, and its links.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Code:
 
 
 class ListedLine(NamedTuple):
-    """A line of the text that was asked about, beside the answer."""
+    """A line of the user's text, beside the answer."""
 
     number: int
     text: str
@@ -66,12 +66,12 @@ class ListedLine(NamedTuple):
 
 
 def as_said(asked: Asked) -> Asked:
-    """What the fields say is what the question is asked."""
+    """The fields are passed to the question unchanged."""
     return asked
 
 
 def nowhere(_: Asked, __: Answer) -> Leads:
-    """An answer that leads to no other page."""
+    """An answer without a link to another page."""
     return {}
 
 
@@ -92,7 +92,7 @@ def without_listing(_: Asked, __: Answer) -> tuple[ListedLine, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PageForm:
-    """A form of a page: its fields, the question it asks, and what the page shows of the answer."""
+    """A form of a page: its fields, its question, and the parts of the answer that the page shows."""
 
     question: Question
     _: KW_ONLY
@@ -102,11 +102,13 @@ class PageForm:
     opens: Mapping[str, OpenedField] = field(
         default_factory=dict
     )  # fields that take a file which is dropped on the page
-    asking: Callable[[Asked], Asked] = as_said  # what the question is told when the fields say something
+    asking: Callable[[Asked], Asked] = as_said  # inputs of the question if the fields are filled
     answer: Callable[[Asked], Answer] | None = None  # where the page answers what the command refuses
     limits: Mapping[str, int] = field(default_factory=dict)  # how much it takes, by what is counted
-    shown: Mapping[str, object] = field(default_factory=dict)  # options of the drawing, beside those of the answer
-    rare: frozenset[str] = frozenset()  # fields that stand under "More" until one of them says something
+    shown: Mapping[str, object] = field(
+        default_factory=dict
+    )  # options of the drawing, in addition to those of the answer
+    rare: frozenset[str] = frozenset()  # fields under "More" until one of them is filled
     extents: Mapping[str, tuple[str, int]] = field(
         default_factory=dict
     )  # the field, and the place in it, of m, n and k
@@ -128,7 +130,7 @@ class Page:
     """One page of the explorer.
 
     `forms` are its forms by the choice that selects one; a page with one form has it under "". `redirect` may send a
-    query elsewhere, as a pasted text to the fields it fills.
+    query to another page, such as a pasted text to the fields that it fills.
     """
 
     name: str  # its path
@@ -138,7 +140,7 @@ class Page:
     chooser: Input | None = None  # the field that selects a form
     pasted: str = ""  # what its paste box takes; empty: it has none
     redirect: Callable[[Mapping[str, str]], Mapping[str, str] | None] | None = None
-    is_compared: bool = False  # whether two of its states may stand side by side
+    is_compared: bool = False  # whether two of its states can be shown side by side
     is_common: bool = True  # whether the bar names it; the list of all pages names every page
 
     @property

@@ -2,7 +2,7 @@
 
     SAMPLES["parity"].text      a ring whose producer waits for the wrong parity: the page says so and marks it
 
-A sample is a right pipeline in which one line was changed, so that it differs from a right one in its cause alone.
+A sample is a correct pipeline with one changed line, so that it differs from a correct one only in its cause.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Sample(NamedTuple):
     rule: str  # that the run names
     right: str  # the pipeline without the mistake
     line: str  # of it …
-    instead: str  # … and what stands there instead
+    instead: str  # … and its replacement
 
     @property
     def text(self) -> str:

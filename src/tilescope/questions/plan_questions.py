@@ -99,7 +99,7 @@ PROGRAM_FILE = Input("path", "-o", "With --emit: write it to FILE", file="output
 
 
 def refuse_misuse(asked: Asked) -> None:
-    """Refuse options of the way of an element, and of a program, where none is asked for, and both together."""
+    """Refuse options of an element's path or of a program if neither is requested, and both together."""
     refuse("path" in asked and "emit" not in asked, "-o is the file that --emit writes: give both.")
     refuse("emit" in asked and "element" in asked, "--emit prints the plan, --element follows an element: give one.")
 
@@ -195,7 +195,7 @@ def _summarize_plan(report: PlanReport) -> FirstLine:
 
 
 def summarize_element_path(path: ElementPath) -> FirstLine:
-    """Where an element lies, and who reads it."""
+    """The place of an element, and its reader."""
     return make_line(
         "Element ({mn}, {k}) is at byte {address}[[, bits {bits: to }]]: line {line}, chunk {chunk}, bank {bank}[[; {reader}]].",
         mn=path.mn,

@@ -1,4 +1,4 @@
-"""A Triton program run without a GPU, as `tilescope run program.py` asks for it."""
+"""A Triton program that runs without a GPU, for `tilescope run program.py`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CHOOSES_KERNEL = ("grid", "args", "signature", "constexprs", "launch", "templat
 
 
 def names_program(asked: Asked) -> bool:
-    """Whether a .py file is a program to run: nothing that was said belongs to one kernel of it."""
+    """Whether a .py file is a program to run: no input belongs to one of its kernels."""
     return not any(name in asked for name in _CHOOSES_KERNEL)
 
 

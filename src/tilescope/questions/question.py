@@ -1,4 +1,4 @@
-"""What a question is: its inputs, the call that answers it, and what its answer shows.
+"""A question: its inputs, the call that answers it, and the parts of its answer.
 
     QUESTION = Question(
         name="swizzle",                              tilescope swizzle 128B --smem-address 0x80
@@ -31,12 +31,12 @@ from tilescope.rule import rule
 from tilescope.sentence import ArgumentSaid, shortened
 from tilescope.value import ADVICE, ANSWER, EXTRA, JSON_VERSION, VERSION, Row, Value
 
-Reader: TypeAlias = Callable[[str], object]  # a ValueError has two arguments: what is wrong, and what to write instead
+Reader: TypeAlias = Callable[[str], object]  # a ValueError has two arguments: the mistake, and what to write instead
 Function: TypeAlias = Callable[..., object]
 
 PAGE_LIMIT = rule(
     "page-limit",
-    "A page of the explorer takes what it can answer within a second; the command line takes more.",
+    "A page of the explorer accepts what it can compute within a second; the command line accepts more.",
     argument="{argument}",
     found="{count} {what}",
     limit="a page takes at most {most}",
@@ -45,11 +45,11 @@ PAGE_LIMIT = rule(
     passing='ts.web.pages.form_at("/banks?tile=32x32").answer()',
     failing='ts.web.pages.form_at("/banks?tile=4096x4096").answer()',
 )
-_LONGEST_METAVAR = 22  # characters; what is longer stands on a line of its own
+_LONGEST_METAVAR = 22  # characters; longer text is on its own line
 
 
 class MisuseError(TilescopeError):
-    """What was said does not go together; the sentence says why."""
+    """Inputs that contradict each other; the sentence gives the reason."""
 
 
 def refuse(is_misused: object, sentence: str) -> None:
@@ -59,12 +59,12 @@ def refuse(is_misused: object, sentence: str) -> None:
 
 
 def text(said: str) -> str:
-    """The text as it stands, without blanks at its ends."""
+    """The text unchanged, without blanks at its ends."""
     return said.strip()
 
 
 def flag(said: str) -> bool:
-    """A box of a page that is ticked, or an option that stands alone."""
+    """A box to tick on a page, or an option without a value."""
     if said not in ("", "yes"):
         raise ValueError(f"{shortened(said, 80)!r} is no tick", "yes, or nothing")
     return said == "yes"
@@ -105,12 +105,12 @@ class Input:
     """One input of a question: the argument of the library, the option of the command, the field of the page."""
 
     name: str  # in `Asked`, and in the address of a page
-    option: str = ""  # of the command, its other spellings behind it; empty: its place among the words says what it is
+    option: str = ""  # of the command, followed by its other spellings; empty: a positional argument
     label: str = ""
     hint: str = ""
     _: KW_ONLY
     read: Reader = text
-    unsaid: str = ""  # the default in words, where no signature has it
+    unsaid: str = ""  # the default in words, if no signature has it
     argument: str = ""  # its name in the library, where it has another
     choices: tuple[str, ...] = ()
     is_open: bool = False  # whether other names than the choices are taken
@@ -118,7 +118,7 @@ class Input:
     is_long: bool = False  # whether it is a text of several lines
     longest: int | None = None  # characters that a page takes, where it takes more of this text than of others
     is_hex: bool = False  # whether its number is written in hexadecimal
-    is_many: bool = False  # whether it may be said several times
+    is_many: bool = False  # whether it may be repeated
     is_required: bool | None = None  # None: a word is, an option is not
     least: int | None = None  # the command refuses a smaller number
     file: Literal["", "input", "kernel", "array", "output"] = ""  # whether the command takes the name of a file
@@ -145,7 +145,7 @@ class Input:
         return choices if 0 < len(choices) <= _LONGEST_METAVAR else name
 
     def help(self, default: str) -> str:
-        """What --help says."""
+        """The text of --help."""
         help_text = f"{self.label}: {self._names_or_hint}" if self._names_or_hint else f"{self.label}."
         return f"{help_text} [default: {default}]" if default else help_text
 
@@ -170,7 +170,7 @@ class Input:
         return spelling.replace(",", "x") if self.read in _SHAPES and not isinstance(value, str) else spelling
 
     def words(self, value: object) -> list[str]:
-        """The words of a command that say `value`; none for an option that is not given.
+        """The words of a command for `value`; none for an omitted option.
 
         >>> Input("coords", "--coords", read=written.numbers).words((-8, 2))
         ['--coords=-8,2']
@@ -186,7 +186,7 @@ class Input:
             return texts
         words = []
         for entry in texts:
-            if entry.startswith("-"):  # which would be read as an option of its own
+            if entry.startswith("-"):  # which would be parsed as another option
                 words.append(f"{option}={entry}")
             elif entry:
                 words += [option, entry]
@@ -194,7 +194,7 @@ class Input:
 
 
 def as_options(inputs: Iterable[Input]) -> ArgumentSaid:
-    """How a command with these inputs says an argument and its value.
+    """How messages of a command name an argument and its value.
 
     >>> said = as_options([Input("swizzle", "--swizzle"), Input("ws", "--ws", read=flag)])
     >>> said("swizzle", "128B"), said("ws", True), said("ws", False), said("cta_group", 2)
@@ -216,7 +216,7 @@ def as_options(inputs: Iterable[Input]) -> ArgumentSaid:
 
 
 def as_fields(inputs: Iterable[Input]) -> ArgumentSaid:
-    """How a page with these inputs says an argument and its value: by the label of the field.
+    """How messages of a page name an argument and its value: by the label of the field.
 
     >>> as_fields([Input("l2_promotion", "--l2", "L2 promotion")])("l2_promotion", "128B")
     'L2 promotion = 128B'
@@ -275,7 +275,7 @@ def default_of(row: Input, functions: Iterable[Function]) -> str:
 
 
 class Asked(Mapping[str, Any]):
-    """What a user said, by the names of inputs, without what was left out; and how much a page may be asked."""
+    """The inputs of a user by name, without omitted ones; and the limits of a page."""
 
     __slots__ = ("_limits", "_said")
 
@@ -293,12 +293,12 @@ class Asked(Mapping[str, Any]):
         return len(self._said)
 
     def saying(self, **more: object) -> Asked:
-        """The same with something else said; None takes back what was."""
+        """The same with some inputs replaced; None removes an input."""
         values = {**self._said, **more}
         return Asked({name: value for name, value in values.items() if value is not None}, self._limits)
 
     def options(self, inputs: Iterable[Input]) -> dict[str, object]:
-        """What was said to these inputs, by the names that the library has for them.
+        """The values of these inputs, by the library's names for them.
 
         >>> Asked({"smem_address": 64, "mode": "128B"}).options([Input("smem_address", argument="start")])
         {'start': 64}
@@ -320,14 +320,14 @@ class Asked(Mapping[str, Any]):
 
 
 class Made(NamedTuple):
-    """Bytes that a command writes to a file, and what it says about them behind the file's name."""
+    """Bytes that a command writes to a file, and the text that it prints after the file's name."""
 
     content: bytes
     note: str
 
 
 class MadeFile(NamedTuple):
-    """A file that a command writes beside its answer."""
+    """A file that a command writes in addition to its answer."""
 
     path: str
     made: Made
@@ -340,14 +340,14 @@ class Answer:
     value: Value
     call: Call[Any] | None = None  # the Python that makes the value
     _: KW_ONLY
-    first: FirstLine = NO_LINE  # stands above all else, and is all that --quiet prints
+    first: FirstLine = NO_LINE  # printed first; the only output of --quiet
     then: Call[Any] | None = None  # a question about the value, shown below the Python that makes it
-    shown: Mapping[str, object] = field(default_factory=dict)  # options of its drawing; None: as the drawing has it
-    extra: Mapping[str, object] = field(default_factory=dict)  # stands beside the value's own data in JSON
-    late_extra: Callable[[], Mapping[str, object]] | None = None  # the same, made when the JSON is asked for
+    shown: Mapping[str, object] = field(default_factory=dict)  # options of its drawing; None: the drawing's defaults
+    extra: Mapping[str, object] = field(default_factory=dict)  # added to the value's own data in JSON
+    late_extra: Callable[[], Mapping[str, object]] | None = None  # the same, computed when the JSON is requested
     is_yes: bool = True  # exit status 1 if it is not
     status: int | None = None  # exit status of a program that was run, where it is not 0
-    violations: tuple[Violation, ...] = ()  # what the rules say, which a page lists itself …
+    violations: tuple[Violation, ...] = ()  # broken rules, which a page lists itself …
     told_in: str = ""  # … in place of this part of the drawing
     text: str = ""  # what a command prints instead of the first line and the drawing
     printed: str = ""  # what a command prints as it is between the first line and the drawing …
@@ -359,7 +359,7 @@ class Answer:
     files: tuple[MadeFile, ...] = ()  # what a command writes to files that were named otherwise
 
     def json(self) -> str:
-        """The value as plain data, with what stands beside it: what --json prints and what a page saves."""
+        """The value as plain data, with the additional data: the output of --json, and the data that a page saves."""
         data = self.value.to_dict()
         document: dict[str, object] = {"kind": data["kind"], VERSION: JSON_VERSION}
         if self.first.sentence:
@@ -375,29 +375,29 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something that people ask, and how it is answered."""
+    """A question of users, and how it is answered."""
 
     _: KW_ONLY
     name: str  # the words of its command
-    help: str  # what --help says of it
+    help: str  # its text in --help
     inputs: tuple[Input, ...]
     answer: Callable[[Asked], Answer]
     functions: tuple[Function, ...] = ()  # of the library, that are called: their signatures have the defaults
-    taken: Callable[[Asked], Mapping[str, object]] | None = None  # the defaults, where they depend on what is asked
-    said_first: tuple[Input, ...] = ()  # options that stand before the others where its command is written
-    summary: str = ""  # what the list of a group of commands says
+    taken: Callable[[Asked], Mapping[str, object]] | None = None  # the defaults, if they depend on the inputs
+    said_first: tuple[Input, ...] = ()  # options that come before the others in its written command
+    summary: str = ""  # its text in the list of a group of commands
     is_drawn: bool = True
     makes: str = ""  # the bytes that --out writes, in words; empty: it makes none
-    makes_if: str = ""  # the sentence that says when there are none
+    makes_if: str = ""  # the sentence for an empty result
 
     def default(self, row: Input) -> str:
         """The default of an input, in words; empty where there is none."""
         return default_of(row, self.functions)
 
     def words(self, asked: Asked) -> list[str]:
-        """The words of the command that asks this: first those that have no option, then the options.
+        """The words of the command for these inputs: first the positional arguments, then the options.
 
-        Options that say what the called function takes anyway are left out.
+        Options that equal the defaults of the called function are omitted.
         """
         taken = defaults(*self.functions) if self.taken is None else self.taken(asked)
         places = [row for row in self.inputs if not row.option]
@@ -411,7 +411,7 @@ class Question:
 
 
 def _is_taken(row: Input, asked: Asked, taken: Mapping[str, object]) -> bool:
-    """Whether what is said is the default anyway."""
+    """Whether an input equals the default."""
     if row.library_name not in taken:
         return False
     value = asked.get(row.name)

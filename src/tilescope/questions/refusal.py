@@ -3,7 +3,7 @@
     plan 128x1000 bf16 …   a rule of the hardware is broken   →  1, on stdout: what was asked for does not exist
     plan 128x64 bf17       a rule of tilescope's input is     →  2, on stderr: nothing was asked
 
-Which is which depends on the rule alone, so that all commands agree.
+The distinction depends only on the rule, so that all commands agree.
 """
 
 from __future__ import annotations
@@ -107,12 +107,12 @@ OF_INPUT = frozenset(
 
 
 def is_answer(error: RuleError) -> bool:
-    """Whether broken rules are an answer: a fault, or rules of the hardware alone."""
+    """Whether broken rules are an answer: a fault, or only rules of the hardware."""
     return isinstance(error, FaultError) or not any(violation.rule in OF_INPUT for violation in error.violations)
 
 
 def refusal_text(error: RuleError, *, is_quiet: bool) -> str:
-    """What is refused and why, in a line; then every broken rule, or for --quiet the fix of the first."""
+    """The refused value and the reason, in a line; then every broken rule, or for --quiet the fix of the first."""
     below = error.violations[0].fix if is_quiet else f"\n{broken_rules(error)}"
     return f"{_answer(error)}\n{below}"
 
@@ -129,7 +129,7 @@ def refusal_json(error: RuleError) -> str:
 
 
 def broken_rules(error: RuleError) -> str:
-    """Every broken rule on a line of its own; what is said of many maps of a log is said once, with its count."""
+    """Every broken rule on a separate line; rules that many maps of a log break are printed once, with their count."""
     times = Counter(f"{violation.severity}: {violation}" for violation in error.violations)
     return "\n".join(message if count == 1 else f"{message} ({count} times)" for message, count in times.items())
 

@@ -26,7 +26,7 @@ def _bare_mode(name: str) -> str:
 
 
 def swizzle_topic(name: str) -> Topic | None:
-    """The swizzle that a name or a phrase stands for, as a topic; None if it is none."""
+    """The swizzle that a name or a phrase denotes, as a topic; None if there is none."""
     for spelling in (name, _bare_mode(name)):
         try:
             return _mode_topic(Swizzle.named(spelling))

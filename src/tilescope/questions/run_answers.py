@@ -1,4 +1,4 @@
-"""The answer to `tilescope run`: the kernel is run, judged and, where that is asked for, proven; then files and drawings are made."""
+"""The answer of `tilescope run`: run the kernel, judge the run and prove it if requested; then write files and drawings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tilescope.sentence import shortened
 from tilescope.tma.array_file import as_npy
 
 _Array = npt.NDArray[Any]
-ReadSource = Callable[[str], str | None]  # the name of a source file as the PTX has it → its text
+ReadSource = Callable[[str], str | None]  # the name of a source file as in the PTX → its text
 BY_LINE = "line"
 LINES = "lines"
 TIMELINE = "timeline"
@@ -43,9 +43,9 @@ _SAVED = re.compile(r"(?P<argument>\d{1,9})=(?P<path>.+)")
 
 
 def answer_run(asked: Asked) -> Answer:
-    """The run of a kernel whose text is `ptx`; `described` is what a launch file says, `read_array` reads arrays.
+    """The run of a kernel whose text is `ptx`; `described` is the content of a launch file, `read_array` reads arrays.
 
-    `made_kernel` stands in place of the text where the kernel was compiled first, and `compiled` says by whom. `program` is a
+    `made_kernel` replaces the text if the kernel was compiled first, and `compiled` names the compiler. `program` is a
     Python program that launches kernels itself.
     """
     if "program" in asked:
@@ -154,7 +154,7 @@ def _make_template(asked: Asked, kernel: Kernel) -> Answer:
 def _list_facts(
     asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: RunProof | None, state: RunState | None
 ) -> dict[str, object]:
-    """What --json has beside the run's own data."""
+    """Data of --json in addition to the run's own."""
     run = done.run
     facts: dict[str, object] = {
         "exact": run.exact,
@@ -178,7 +178,7 @@ def _list_facts(
 
 
 def _is_as_hoped(asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: RunProof | None) -> bool:
-    """Whether the run is clean, is proven where that was asked for, and left what the card left."""
+    """Whether the run is clean, is proven if a proof was requested, and left the same memory as the card."""
     if not verdict.is_clean(strict=asked.get("strict", False)):
         return False
     if asked.get("prove") and (proof is None or not proof.is_proven):
@@ -194,12 +194,12 @@ class PictureOptions(TypedDict, total=False):
 
 
 def asks_state(asked: Asked) -> bool:
-    """Whether the state after a step is asked for: by --draw state, or by --at without another drawing."""
+    """Whether the state after a step is requested: by --draw state, or by --at without another drawing."""
     return bool(asked.get("draw", STATE if "smem_at" in asked else None) == STATE)
 
 
 def read_state(run: KernelRun, asked: Asked) -> RunState | None:
-    """The state after the step of --at, or after the last; None if no state is asked for."""
+    """The state after the step of --at, or after the last; None if no state is requested."""
     if not asks_state(asked):
         return None
     steps = run.state(0, progress=asked.get("progress")).steps
@@ -211,14 +211,14 @@ def read_state(run: KernelRun, asked: Asked) -> RunState | None:
 
 
 def read_step(written: str) -> int:
-    """The number of a step, as --at has it."""
+    """The number of a step, from --at."""
     is_number = written.isascii() and written.isdigit() and len(written) <= _STEP_DIGITS
     refuse(not is_number, f"--at {shortened(written, 40)}: a step is a number; --draw smem takes a line.")
     return int(written)
 
 
 def read_picture_options(asked: Asked) -> PictureOptions:
-    """The picture of shared memory that --draw smem asks for."""
+    """The picture of shared memory for --draw smem."""
     if asked.get("draw") != SMEM_PICTURE:
         is_unused = "smem_at" in asked or "smem_block" in asked or "thread" in asked
         refuse(is_unused and not asks_state(asked), "--at and --draw-block are for --draw smem and --draw state.")
@@ -227,14 +227,14 @@ def read_picture_options(asked: Asked) -> PictureOptions:
 
 
 def _explain_missing_picture(picture: PictureOptions, run: KernelRun) -> str:
-    """Why a picture that was asked for is missing."""
+    """Why a requested picture is missing."""
     if not picture or run.smem is not None:
         return ""
     return f"Block {picture['smem_block']} did not run: there is no shared memory to draw."
 
 
 def complete_launch(described: LaunchDescription, asked: Asked) -> LaunchDescription:
-    """What the launch file says, with what the command line says in its place."""
+    """The content of the launch file, with the command line's values replacing those of the file."""
     options: dict[str, Any] = asked.options((GRID, BLOCK, CLUSTER, SMEM, ARCHITECTURE, SEED, MAX_STEPS))
     if "args" in asked:
         options["arguments"] = parse_arguments(asked["args"])
@@ -252,7 +252,7 @@ def _read_blocks(said: tuple[str | tuple[int, ...], ...]) -> Blocks:
 
 
 def _list_files(said: tuple[str, ...], done: LaunchOutcome) -> tuple[MadeFile, ...]:
-    """The files that --save asks for: one argument's array, or all that changed, in a folder."""
+    """The files for --save: one argument's array, or all that changed, in a folder."""
     files: list[MadeFile] = []
     for text in said:
         match = _SAVED.fullmatch(text)

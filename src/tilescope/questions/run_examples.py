@@ -1,4 +1,4 @@
-"""Kernels to start from on the page that runs them: the mistakes of the how-to pages, each beside the right kernel.
+"""Kernels to start from on the page Run: the mistakes of the how-to pages, each with the corrected kernel.
 
 /run?example=run-race.fail      the fields of the page are filled with the text and its launch
 """
@@ -22,7 +22,7 @@ _MAP = (
 
 
 class RunExample(NamedTuple):
-    """A rule that a kernel breaks, what is wrong with it, and how both kernels are launched."""
+    """A rule that a kernel breaks, the mistake, and how both kernels are launched."""
 
     rule: str
     mistake: str

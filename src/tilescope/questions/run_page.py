@@ -1,8 +1,8 @@
 """The page that runs a kernel: PTX and a launch in, the outcome, the findings and the pictures out.
 
-A launch is the text of a launch file. Its page reads no file, and takes what it can run within a second. The runs of the last few
-texts are kept: a step of the same run is answered from its recording. A longer run is recorded once after a click (`record_run`); its
-page is then answered like any other.
+A launch is the text of a launch file. Its page reads no files, and accepts launches that run within a second. The runs
+of the last few texts are cached: a step of the same run is answered from its recording. A longer run is recorded once
+after a click (`record_run`); its page is then answered like any other.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LIMITS = {
     "seconds": 1,  # of the run; reading the text and drawing come on top
     "steps": 100_000,
     "bytes of arrays": 4 << 20,  # what the order of accesses keeps is a hundred times as much
-    "threads of a cluster": 4096,  # the clock is read between branches: what stands between them must not take long
+    "threads of a cluster": 4096,  # the clock is read between branches, so the code between them must not take long
     "bytes of local memory": 16 << 20,
     "bytes of shared memory, times warps": 16 << 20,
     "copies and phases of mbarriers": 5000,
@@ -70,7 +70,7 @@ _LIMITS = {
 _SEVERITIES = ("error", "warning", "note")
 RECORDED_STEPS = 300_000  # of a run that is recorded after a click …
 RECORDED_SECONDS = 30  # … and of its run, before 15 more for the recording
-_STATE_SECONDS = 3.0  # of a recording that nobody has asked for
+_STATE_SECONDS = 3.0  # of a recording that was not requested
 RecordProgress = Callable[[str, int], None]  # what is done, and the steps so far; what it raises ends the recording
 
 NO_FILES = PAGE_LIMIT.worded(
@@ -105,7 +105,7 @@ def _no_file(name: str) -> Never:
 
 
 def _ask_from_input(asked: Asked) -> Asked:
-    """The command reads the PTX from its input, and is told the launch by its options."""
+    """The command reads the PTX from its input, and gets the launch from its options."""
     described = read_launch(asked.get("launch", "").encode("utf-8", errors="replace"), "launch")
     owned = [(index, own_array(argument)) for index, argument in enumerate(described.arguments)]
     named = [(index, array.file) for index, array in owned if array is not None and array.file]
@@ -179,7 +179,7 @@ def _answer(asked: Asked) -> Answer:
 
 @lru_cache(maxsize=_RUNS_KEPT)
 def _read_once(ptx: str, entry: str | None) -> Kernel:
-    """The kernel of a text; those of the last few texts are kept."""
+    """The kernel of a text; cached for the last few texts."""
     return Kernel(ptx, entry)
 
 
@@ -199,9 +199,9 @@ def _run_once(
     read: ReadArray,
     **options: Unpack[RunOptions],
 ) -> LaunchOutcome:
-    """Run a launch, or take the run of the same text and launch that is kept; RuleError if it takes too long for a page.
+    """Run a launch, or return the cached run of the same text and launch; RuleError if it takes too long for a page.
 
-    `said_steps` are those after which the launch itself wants to be stopped.
+    `said_steps` is the limit of steps in the launch file.
     """
     done = _kept(key)
     if done is None:
@@ -216,7 +216,7 @@ def _run_once(
 
 
 def _kept(key: RunKey) -> LaunchOutcome | None:
-    """A run that is kept; None if there is none of this text and launch."""
+    """A cached run; None if there is none of this text and launch."""
     with _LOCK:
         if key in _RUNS:
             _RUNS.move_to_end(key)
@@ -224,7 +224,7 @@ def _kept(key: RunKey) -> LaunchOutcome | None:
 
 
 def _keep(key: RunKey, done: LaunchOutcome) -> None:
-    """Keep a run; of several recordings after a click the last alone, which may take 350 MB."""
+    """Cache a run; of several recordings after a click only the last, which may take 350 MB."""
     with _LOCK:
         for other in [other for other in _RUNS if other[-1] == key[-1] == _RECORDED]:
             del _RUNS[other]
@@ -238,7 +238,7 @@ def _recorded_key(asked: Asked, kernel: Kernel, launch: LaunchDescription) -> Ru
 
 
 def _end_late_recording() -> Callable[[int], None]:
-    """What ends a recording that nobody has asked for when it takes too long after its first report."""
+    """Ends a recording that was not requested if it takes too long after its first report."""
     reports: list[float] = []
 
     def check(steps: int) -> None:

@@ -1,4 +1,4 @@
-"""The sentences of the answer to a run: its first line, how it compares with a recording of the card, and what a proof says."""
+"""The sentences of the answer to a run: its first line, the comparison with a recording of the card, and the verdict of a proof."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tilescope.sentence import counted
 
 
 class RunProof(NamedTuple):
-    """What `simulate` says of the pipeline that a run was, or why there is none."""
+    """The verdict of `simulate` on the pipeline of a run, or why there is none."""
 
     simulation: Simulation | None
     refusal: str = ""
 
     @property
     def verdict(self) -> str:
-        """What came out, in a line."""
+        """The verdict, in a line."""
         if self.simulation is None:
             return f"Not proven: {self.refusal}"
         return f"{self.simulation.pipeline.name} as a pipeline: {self.simulation.sentence}"
@@ -34,7 +34,7 @@ class RunProof(NamedTuple):
         return self.simulation is not None and self.simulation.verdict in PROVEN
 
     def describe(self, *, is_verdict_said: bool) -> str:
-        """The verdict, unless the first line has it, what it holds for, and the way into a mistake with its source lines."""
+        """The verdict, unless the first line has it, its scope, and the steps to a mistake with its source lines."""
         mistake = self.simulation.mistake if self.simulation is not None else None
         lines = [] if is_verdict_said else [self.verdict]
         if self.is_proven:
@@ -44,7 +44,7 @@ class RunProof(NamedTuple):
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, object]:
-        """As --json has it."""
+        """The data for --json."""
         if self.simulation is None:
             return {"verdict": "refused", "refusal": self.refusal}
         return self.simulation.to_dict()
@@ -59,7 +59,7 @@ def prove_run(run: KernelRun) -> RunProof:
 
 
 def make_first_line(run: KernelRun, seconds: float | None, verdict: Verdict, proof: RunProof | None) -> FirstLine:
-    """How a run came out, and the first thing that is wrong; otherwise the verdict, where a proof was asked for."""
+    """The outcome of a run, and its first mistake; otherwise the verdict, if a proof was requested."""
     accepted = verdict.accepted_findings
     if verdict.errors:
         return FirstLine(error_sentence(run, verdict.errors, accepted), verdict.errors[0].fix)
@@ -76,7 +76,7 @@ def find_differences(done: LaunchOutcome) -> list[MemoryOutcome]:
 
 
 def describe_replay(done: LaunchOutcome) -> str:
-    """How the memory of a recorded launch came out beside the card's."""
+    """The memory of a recorded launch compared with the card's."""
     compared = [outcome for outcome in done.memory if outcome.differing_bytes is not None]
     lines = []
     if compared and not find_differences(done):

@@ -1,4 +1,4 @@
-"""The question about scale factors: where those of a block-scaled matrix lie."""
+"""The question about the places of scale factors of a block-scaled matrix."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TENSOR_CORE_ATOM = "128x4"  # in which tcgen05 finds scale factors
 
 
 def scales_answer(asked: Asked) -> Answer:
-    """Where the scale factors of a block-scaled matrix lie."""
+    """The places of the scale factors of a block-scaled matrix."""
     rows, k = asked["shape"]
     asked.require_at_most("scaled elements", rows * k, argument="shape", fix="Use fewer rows, or a smaller k.")
     call = Call(scale_layout, (rows, k, asked["kind"]), asked.options([SCALES_ATOM]), "scales")
@@ -57,7 +57,7 @@ def scales_answer(asked: Asked) -> Answer:
 
 
 def _summarize_scales(scales: ScaleLayout, block: tuple[int, int] | None) -> FirstLine:
-    """Where the scale of a (row, block) lies, or how much room all scales take."""
+    """The place of the scale of a (row, block), or the size of all scales."""
     if block is None:
         return make_line(
             "{shape: x } scale factors of {scale_type}, one for {width} elements of k, take {size_bytes} bytes: {atoms: x } "
@@ -78,7 +78,7 @@ def _summarize_scales(scales: ScaleLayout, block: tuple[int, int] | None) -> Fir
         "last": number * width + width - 1,
         "offset": int(scales.offset(row, number)),
     }
-    if scales.atom != TENSOR_CORE_ATOM:  # how others come to tensor memory stands in no document
+    if scales.atom != TENSOR_CORE_ATOM:  # how others reach tensor memory is not documented
         return make_line(f"{_SCALE_IN_MEMORY}.", **in_memory)
     place = scales.tensor_memory("A").place(row, number)
     return make_line(

@@ -3,7 +3,7 @@
     sure        the topic or the diagnosis, with its fix; two others below it
     not sure    the three that may be meant, each with what tells it; no fix before them
 
-A code, a rule or a term that stands alone is answered alone.
+A code, a rule or a term without other words is answered directly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tilescope.symptoms.word_forms import ELSEWHERE, words_of
 
 CANDIDATES = 3
 _LEAST_GUESSED = 0.4  # strength of a guess where the tables know nothing
-_SENTENCE_WORDS = 3  # that say something: fewer are a name, or a symptom in its own words
+_SENTENCE_WORDS = 3  # content words: fewer are a name, or a symptom in its own words
 
 
 def choose_answer(name: str, found: Topic | Diagnosis) -> Topic | Diagnosis:
@@ -37,7 +37,7 @@ def choose_answer(name: str, found: Topic | Diagnosis) -> Topic | Diagnosis:
         return replace(found, candidates=shown, nearest=nearest, strength=round(choice.strength, 2))
     if isinstance(found, Diagnosis) and _is_xid(found):
         return replace(found, candidates=shown)  # a number that only one thing has
-    if isinstance(found, Diagnosis) and causes_in_reason(name):  # the line says why
+    if isinstance(found, Diagnosis) and causes_in_reason(name):  # the line has the reason
         return replace(found, candidates=_with_first(found.causes[0].name, shown))
     return replace(_answer_of(choice, question.diagnosis, found), candidates=shown, strength=round(choice.strength, 2))
 
@@ -48,7 +48,7 @@ def _with_first(name: str, shown: tuple[tuple[str, str], ...]) -> tuple[tuple[st
 
 
 def _is_name_of(found: Topic | Diagnosis, name: str) -> bool:
-    """Whether the words say no more than the name of what was found: an error's name, a symptom as it is listed."""
+    """Whether the words are only the name of the result: an error's name, or a symptom as it is listed."""
     names = [symptom.name for symptom in found.symptoms[:1]] if isinstance(found, Diagnosis) else [found.name]
     return any(words_of(name) <= words_of(topic) for topic in names)
 
@@ -97,7 +97,7 @@ def _answer_of(choice: Choice, diagnosis: Diagnosis, found: Topic | Diagnosis) -
 
 
 def _named_first(diagnosis: Diagnosis, name: str) -> Diagnosis:
-    """A diagnosis whose first cause is `name`; of its symptoms those stay that have it, or that any cause may have."""
+    """A diagnosis whose first cause is `name`; it keeps only symptoms with this cause, or symptoms that any cause may have."""
     symptoms = tuple(row for row in diagnosis.symptoms if name in row.causes or is_generic(row.name))
     named = (CAUSE[name], *(cause for cause in diagnosis.named if cause.name != name))
     return replace(diagnosis, symptoms=symptoms, named=named, suggested=(), nearest=(), rival="")

@@ -1,4 +1,4 @@
-"""What a sentence is about: what its numbers say, the term that it asks for, or the symptom that it describes.
+"""The topic of a sentence: the meaning of its numbers, a term, or a symptom that it describes.
 
 "what is a swizzle"                   the term: somebody asks what it means
 "garbage in every second row"         a diagnosis: somebody says what is seen
@@ -23,9 +23,9 @@ from tilescope.symptoms.word_forms import words_of
 
 SENTENCE_WORDS = 2
 _HOW = re.compile(r"\s*how (?:do|to|can|should)\b", re.IGNORECASE)
-_FEW_WORDS = 4  # that say something
-_AS_LIKELY = 0.8  # of what speaks for the best topic, for another to be named beside it
-_MUCH_MORE = 1.5  # times what speaks for a term, for a diagnosis to go before what somebody asks for
+_FEW_WORDS = 4  # content words
+_AS_LIKELY = 0.8  # share of the best topic's score from which another one is named too
+_MUCH_MORE = 1.5  # factor of a term's score that a diagnosis needs to rank before it
 # A cause and a term of one name are one thing: what goes wrong with a dependent launch, and what it is.
 _TERM_OF_CAUSE = {
     cause.name: cause.term for cause in CAUSE.values() if cause.name == cause.term.casefold().replace(" ", "-")
@@ -33,15 +33,15 @@ _TERM_OF_CAUSE = {
 
 
 def asked_term(name: str) -> Topic | None:
-    """The term whose meaning somebody asks for; None where the question says much more than the term."""
+    """The term whose meaning the user asks for; None if the question contains much more than the term."""
     asks_how = _HOW.match(name) is not None and not is_about_a_fault(name)
     term = contained_term(name) if ASKING.match(name) or asks_how else None
     return None if term is None or _says_more(diagnose(name), name) else term
 
 
 def in_sentence(name: str) -> Topic | Diagnosis | None:
-    """What a sentence is about: what its numbers say, or what speaks most strongly."""
-    asks_for_meaning = ASKING.match(name) is not None  # of a word, not for what is wrong
+    """The topic of a sentence: the meaning of its numbers, or the topic with the best score."""
+    asks_for_meaning = ASKING.match(name) is not None  # a question about a word, not about a mistake
     is_short = len(words_of(name)) <= _FEW_WORDS
     term = contained_term(name)
     diagnosis = known_diagnosis(name)
@@ -54,13 +54,13 @@ def in_sentence(name: str) -> Topic | Diagnosis | None:
 
 
 def _says_more(diagnosis: Diagnosis, name: str) -> bool:
-    """Whether what a question describes says much more than the terms it spells: "what alignment does TMA need"."""
+    """Whether a question describes much more than the terms it spells: "what alignment does TMA need"."""
     terms = mentioned_terms(name)
     return bool(terms) and score_of(diagnosis) > _MUCH_MORE * terms[0].score
 
 
 def _strongest(diagnosis: Diagnosis, terms: tuple[Likely, ...]) -> Topic | Diagnosis | None:
-    """What speaks most strongly: the diagnosis or a term; with the runner-up, if about as much speaks for it."""
+    """The topic with the best score, a diagnosis or a term; with the runner-up if its score is close."""
     candidates = list(terms)
     if diagnosis.symptoms:
         candidates.append(Likely(score_of(diagnosis), diagnosis.symptoms[0].name, "symptom"))
@@ -87,12 +87,12 @@ def _term_shown(best: Likely, diagnosis: Diagnosis) -> str:
 
 
 def _is_rival(other: Likely, best: Likely) -> bool:
-    """Whether about as much speaks for another topic, and it is not another side of the same thing."""
+    """Whether another topic has a similar score, and is not another aspect of the same thing."""
     return other.score >= _AS_LIKELY * best.score and words_of(other.name).isdisjoint(words_of(best.name))
 
 
 def known_diagnosis(name: str) -> Diagnosis:
-    """What the words describe; an error code that no CUDA error has is refused, whatever stands around it."""
+    """The topic that the words describe; an unknown CUDA error code is refused in any sentence."""
     diagnosis = diagnose(name)
     if diagnosis.symptoms:
         return diagnosis

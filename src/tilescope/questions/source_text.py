@@ -2,7 +2,8 @@
 
     SourceText("cuda", "__global__ void k(float* a) { … }")  ── compile_text ──▶  PTX, a launch file, who compiled it
 
-A Triton text is imported, and so runs: only `web/source_compiler.py` calls this, in a process of its own after a click.
+A Triton text is imported, which executes it: only `web/source_compiler.py` calls this, in a separate process after a
+click.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FILE_NAMES = {CUDA: "kernel.cu", TRITON: "kernel_module.py"}
 
 
 class SourceText(NamedTuple):
-    """A text to compile; `function`, `signature` and `constants` are for Triton. `launch` is the launch file beside it."""
+    """A text to compile; `function`, `signature` and `constants` are for Triton. `launch` is the launch file of the text."""
 
     language: str
     source: str
@@ -49,7 +50,7 @@ class CompiledText(NamedTuple):
 def compile_text(text: SourceText, folder: Path) -> CompiledText:
     """Compile a text with the compiler that is installed here; its file is written into a folder.
 
-    DeviceError says what to install, RuleError what is wrong.
+    DeviceError names what to install, RuleError the mistake.
     """
     launch = _read_launch(text.launch)
     path = folder / FILE_NAMES[text.language]
@@ -73,7 +74,7 @@ def _compile(text: SourceText, path: Path, launch: LaunchDescription) -> Compile
 
 
 def _read_launch(written: str) -> LaunchDescription:
-    """The launch beside a text; an empty one if it cannot be read: the page says why when it runs."""
+    """The launch of a text; an empty one if it cannot be read: the page reports the reason when it runs."""
     try:
         return read_launch(written.encode("utf-8", errors="replace"), "launch")
     except RuleError:
@@ -81,7 +82,7 @@ def _read_launch(written: str) -> LaunchDescription:
 
 
 def _fit_launch(kernel: Kernel, launch: LaunchDescription) -> str:
-    """The launch file of the compiled kernel: that beside the text if its arguments fit, else one to start from."""
+    """The launch file of the compiled kernel: that of the text if its arguments fit, else one to start from."""
     template = build_launch_template(kernel_of_text(kernel), "").launch
     host = kernel.host
     parameter_count = len(kernel.parameters) if host is None else len(host.parameters)
@@ -100,5 +101,5 @@ def _fit_launch(kernel: Kernel, launch: LaunchDescription) -> str:
 
 
 def kernel_of_text(kernel: Kernel) -> Kernel:
-    """The kernel as its PTX alone describes it, without Triton's host."""
+    """The kernel described only by its PTX, without Triton's host."""
     return Kernel(kernel.ptx, kernel.entry)

@@ -34,12 +34,12 @@ _ALSO_SHOWN = 3  # other symptoms
 
 
 class PageOfTest(NamedTuple):
-    """The page that answers what the command of a cause asks."""
+    """The page that gives the same answer as the command of a cause."""
 
     page: str
     title: str
     form: PageForm
-    query: dict[str, str]  # what the page is told beside the words of the command
+    query: dict[str, str]  # inputs of the page in addition to the words of the command
 
 
 _TEST_PAGES = {

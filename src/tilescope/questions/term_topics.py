@@ -1,4 +1,4 @@
-"""The term that a question spells: alone, as what is compared, or among the words of a sentence.
+"""The term that a question spells: as the whole question, as one side of a comparison, or among the words of a sentence.
 
 >>> term_topic("leading byte offset").name, contained_term("what does SBO mean").name
 ('LBO', 'SBO')
@@ -34,9 +34,9 @@ def term_topic(spelling: str) -> Topic | None:
 
 
 def contained_term(name: str) -> Topic | None:
-    """The term in a question that says nothing beside it: "what does expect_tx mean", "SBO meaning".
+    """The term in a question without other content: "what does expect_tx mean", "SBO meaning".
 
-    Of several, who asks what something is names it first; in a title the rarest is the subject.
+    If there are several: a user who asks for a meaning names the term first; in a title, the rarest is the subject.
     """
     question = _bare_question(name)
     spellings = _spellings_in(name)
@@ -51,7 +51,7 @@ def contained_term(name: str) -> Topic | None:
 
 
 def compared_term(name: str) -> Topic | None:
-    """The first of two terms whose difference somebody asks for, whatever else the question guesses at.
+    """The first of two terms whose difference the user asks for, before any other interpretation.
 
     >>> compared_term("Is the difference between mbarrier and barrier their handling of the count?").name
     'mbarrier'
@@ -65,7 +65,7 @@ def compared_term(name: str) -> Topic | None:
 
 
 def _rarest(spellings: Iterable[str]) -> str:
-    """The spelling whose rarest word says most; of those that say as much, the longest."""
+    """The spelling whose rarest word has the most weight; of equal ones, the longest."""
     return max(spellings, key=lambda spelling: (_rarest_word(spelling), len(spelling)))
 
 
@@ -80,7 +80,7 @@ def likely_term(name: str) -> Topic | None:
 
 
 def mentioned_terms(name: str) -> tuple[Likely, ...]:
-    """The terms that a sentence spells, the strongest first; an ordinary word only beside other words of the trade.
+    """The terms that a sentence spells, the strongest first; an ordinary word counts only next to other technical words.
 
     "Why does CUTLASS use a 3-4-3 swizzle?" is about swizzles; "my dog has a box" is not about boxes.
     """

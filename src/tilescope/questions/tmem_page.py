@@ -1,4 +1,4 @@
-"""The page of tensor memory: where an accumulator, an operand or scale factors lie, and what fits together."""
+"""The page of tensor memory: places of an accumulator, an operand or scale factors, and which of them fit together."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _SCALED = Input("element", "--element", "Mark element", "of the matrix, as row,k
 
 
 def _scale_leads(asked: Asked, _: Answer) -> Leads:
-    """The form that says whether the scale factors fit beside their accumulators."""
+    """The form that checks whether the scale factors fit together with their accumulators."""
     rows, k = asked["shape"]
     if rows > 128 or asked.get("atom", "128x4") != "128x4":
         return {}

@@ -1,4 +1,4 @@
-"""The question about tensor memory: where a matrix lies in it, who loads an element, what fits together."""
+"""The question about tensor memory: the place of a matrix, the thread that loads an element, and which matrices fit together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TMEM_OPTIONS = (
 
 
 def tmem_answer(asked: Asked) -> Answer:
-    """Where D or A lies in tensor memory; with `budget`, whether several matrices fit together."""
+    """The place of D or A in tensor memory; with `budget`, whether several matrices fit together."""
     if "budget" in asked:
         return _budget_answer(asked)
     refuse(
@@ -43,7 +43,7 @@ def tmem_answer(asked: Asked) -> Answer:
     n: int | None = asked.get("n")
     k: int | None = asked.get("k")
     if n is None and k is None:
-        Call(known_datapath, (m,), asked.options(TMEM_FORM)).run()  # a wrong m is told first: no --n would help
+        Call(known_datapath, (m,), asked.options(TMEM_FORM)).run()  # a wrong m is reported first: no --n would help
     what = "--n N for the accumulator D, or --k K for A"
     refuse(n is None and k is None, f"Give {what} (and --metadata for its metadata).")
     refuse(n is not None and k is not None, f"Give one of --n and --k: {what}.")
@@ -96,7 +96,7 @@ def _budget_answer(asked: Asked) -> Answer:
 
 
 def _summarize_tmem(matrix: TmemLayout, element: tuple[int, int] | None, loaded: LoadedElement | None) -> FirstLine:
-    """Where a matrix or an element of it lies in tensor memory, and who gets the element by a load."""
+    """The place of a matrix or one of its elements in tensor memory, and the thread that loads the element."""
     first, second = matrix.names[:2]
     if element is None:
         return make_line(

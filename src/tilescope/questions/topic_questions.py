@@ -45,7 +45,7 @@ from tilescope.symptoms.symptom_diagnosis import read_numbers, says_first_cause
 from tilescope.symptoms.topic import HOW_TO_LIST, YOUR_NUMBERS, NearestTopics, Topic, TopicIndex, fold_name
 
 LONGEST_TEXT = 8_000  # characters that are read
-_ALIKE = 0.65  # how like a name a word must be spelled to stand for it
+_ALIKE = 0.65  # similarity of spelling at which a word is taken for a name
 _ONE_WORD_RULES = frozenset({"capture", "drawing", "emit", "rank"})
 _RULE_WORDS = 4  # of the longest name of a rule
 _CODE_WORDS = 2  # of a name with a dot, an underscore or a capital inside: field data_type
@@ -59,7 +59,7 @@ _ROW_WORDS = frozenset(
     )
 )
 _BESIDE_ROW_WORDS = frozenset({"mode", "swizzling", "high"})  # in the name of a row, and name none
-_NAME_WORDS = 5  # of the longest name of a mode, a type, an architecture or a field, with what stands around it
+_NAME_WORDS = 5  # of the longest name of a mode, a type, an architecture or a field, with its context
 _SYMPTOMS_SHOWN = 3  # of those that a cause has
 
 
@@ -143,7 +143,7 @@ def find_by_tables(name: str) -> Topic | Rule | Diagnosis | None:
 
 
 def _error_first(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | Diagnosis:
-    """A bare number as CUDA's error of that number, where an architecture has it too: 100, 101, 103.
+    """A bare number as CUDA's error of that number, even if an architecture has the same number: 100, 101, 103.
 
     >>> find("100").rival, find("sm_100").name
     ('sm_100', 'sm_100')
@@ -155,7 +155,7 @@ def _error_first(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | D
 
 
 def _with_numbers(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | Diagnosis:
-    """A topic with what the numbers of the question come to; a diagnosis has it already.
+    """A topic with the meaning of the question's numbers; a diagnosis has it already.
 
     >>> _with_numbers(find("TMA"), "what does TMA make of a box of 512").facts[0][0]
     'your numbers'
@@ -207,7 +207,7 @@ def _rule_as_written(name: str) -> Rule | None:
 
 
 def _rule(name: str) -> Rule | None:
-    """The rule of that name, whatever separates its words."""
+    """The rule of that name, with any separators between its words."""
     rule_name = _rule_names_by_spelling().get(fold_name(name)) if len(name.split()) <= _RULE_WORDS else None
     return None if rule_name is None else RULES[rule_name]
 
@@ -302,7 +302,7 @@ def answer(asked: Asked) -> Answer:
 
 
 def summarize_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
-    """What something is; of something seen, the likeliest cause and its fix. Where two topics fit, both are named."""
+    """The description of a topic; for a symptom, the likeliest cause and its fix. If two topics fit, both are named."""
     if isinstance(topic, Rule):
         return FirstLine(_name_with_sentence(topic.name, topic.demand))
     if topic.candidates and not is_sure(topic.strength) and not _has_numbers(topic):
@@ -319,7 +319,7 @@ def summarize_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
 
 
 def _has_numbers(topic: Topic | Diagnosis) -> bool:
-    """Whether the numbers of the question come to something, which is sure whatever they belong to."""
+    """Whether the numbers of the question have a meaning, which is certain for any topic."""
     if isinstance(topic, Diagnosis):
         return bool(topic.arithmetic)
     return bool(topic.facts) and topic.facts[0][0] == YOUR_NUMBERS
@@ -333,7 +333,7 @@ def _summarize_candidates(topic: Topic | Diagnosis) -> FirstLine:
 
 
 def _summarize_plain_topic(topic: Topic) -> FirstLine:
-    """What something is, or what the numbers come to that the question named beside it."""
+    """The description of a topic, or the meaning of the numbers that the question contains."""
     if topic.facts and topic.facts[0][0] == YOUR_NUMBERS:
         return make_line("{name}: {said}", name=topic.name, said=topic.facts[0][1])
     return FirstLine(_name_with_sentence(topic.name, topic.meaning))
@@ -418,7 +418,7 @@ def _without_code_signs(text: str) -> str:
 
 
 def _near_words(question: str, unknown: Violation) -> NearestTopics:
-    """What is near to words that name nothing; where nothing is, what to do instead."""
+    """Names similar to words that match nothing; if there are none, other suggestions."""
     topics = tuple(_nearest(question))
     is_sentence = len(question.split()) >= SENTENCE_WORDS and unknown.found.startswith("topic ")
     reason = "No topic shares enough of these words." if is_sentence else f"{unknown.found}: {unknown.limit}."

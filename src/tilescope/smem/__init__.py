@@ -1,4 +1,4 @@
-"""Shared-memory banks: what a warp's access costs, who is to blame, and the layout that cures it.
+"""Shared-memory banks: the cost of a warp's access, the lanes that conflict, and a layout without conflicts.
 
 op.py              one table of warp-wide operations: widths, groups
 banks.py           the rule: wavefronts of one access or of many

@@ -1,4 +1,4 @@
-"""Access patterns as values: what a warp asks of shared memory, instruction by instruction.
+"""Access patterns as values: the shared-memory accesses of a warp, instruction by instruction.
 
 A pattern is made for a plain tile (row after row from address 0) and then placed on a layout:
 
@@ -36,7 +36,7 @@ from tilescope.value import Value, array_field, read_only, row_field
 
 TILE_BOUNDS = rule(
     "tile-bounds",
-    "A pattern stays inside the tile that it is placed on.",
+    "A pattern stays inside its tile.",
     argument="accesses",
     found="{op} reaches byte {last_byte}",
     limit="the tile has {rows} rows of {row_bytes} bytes, {tile_bytes} in all",
@@ -47,7 +47,7 @@ TILE_BOUNDS = rule(
 )
 PATTERN_TILE = rule(
     "pattern-tile",
-    "Rows, columns and walks are patterns on a tile; only an expression of lane needs none.",
+    "Rows, columns and walks are patterns on a tile; only an expression of lane needs no tile.",
     argument="tile",
     found="pattern {pattern} without a tile",
     limit="rows, columns and walks need a tile",
@@ -58,7 +58,7 @@ PATTERN_TILE = rule(
 )
 PATTERN_OP = rule(
     "pattern-op",
-    "Rows and columns of a tile are walked by loads and stores; ldmatrix and stmatrix move matrices.",
+    "Loads and stores access rows and columns of a tile; ldmatrix and stmatrix access matrices.",
     argument="op",
     found="{op}",
     limit="lanes of a load or store take rows and columns of a tile",
@@ -69,7 +69,7 @@ PATTERN_OP = rule(
 )
 PLACED_TWICE = rule(
     "placed-twice",
-    "A pattern is placed on a layout once, from the plain tile.",
+    "A pattern is placed on a layout only once, starting from the plain tile.",
     argument="access",
     found="{pattern} is already placed",
     limit="a pattern is placed once, from the plain tile",
@@ -200,7 +200,7 @@ class Access(Value):
     ) -> Access:
         """The registers of an mma operand loaded (D: stored) directly from a tile of its elements.
 
-        A and B lie K-major, C and D as M x N; `transpose` for the other way round. Results (D) that are converted
+        A and B are K-major, C and D are M x N; `transpose` selects the other order. Results (D) that are converted
         before they are stored have `element_bits` in the tile.
 
         >>> from tilescope.mma.fragment import fragment
@@ -335,7 +335,7 @@ class Access(Value):
 
 
 def _named_order(words: list[str]) -> pattern.Order | pattern.Lanes | None:
-    """How the lanes of "st.b128 rows", "ld.b32 lanes 8x4" or "cp.async" (rows) walk over the tile; None: they do not say."""
+    """How the lanes of "st.b128 rows", "ld.b32 lanes 8x4" or "cp.async" (rows) walk over the tile; None: no such pattern."""
     match words:
         case [_, "rows"]:
             return "rows"
@@ -350,9 +350,9 @@ def _named_order(words: list[str]) -> pattern.Order | pattern.Lanes | None:
 
 
 def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDArray[np.int64]:
-    """Physical addresses of offsets in the plain tile; a RuleError where the layout has no such place.
+    """Physical addresses of offsets in the plain tile; a RuleError if the layout has no such place.
 
-    A lane's bytes must stay together: inside what lies together in a row, and inside what the swizzle moves whole.
+    A lane's bytes must stay together: contiguous in a row, and inside an atom of the swizzle.
     """
     tile = layout.as_rows()
     rows, columns = tile.shape

@@ -1,7 +1,7 @@
 """How many wavefronts a warp's shared-memory access takes: the number that Nsight Compute counts.
 
-Shared memory is 32 banks of 4 bytes; bank = (address / 4) mod 32. One wavefront takes one word from each
-bank, so lanes of a group wait for each other only when they want *different* words of *one* bank:
+Shared memory has 32 banks of 4 bytes; bank = (address / 4) mod 32. One wavefront takes one word from each bank, so
+lanes of a group conflict only if they access *different* words of *one* bank:
 
     ld.b32, four lanes          bank  0    1    2    3  …
                                     ┌────┬────┬────┬────┬
@@ -16,8 +16,9 @@ same address - or every pair i, i ^ 2 - neighbouring groups go together in twos.
 lane is no obstacle. Copies (cp.async) have another: lanes that write one word wait for each other too, so the largest
 number of lanes of a column counts. Measured on an H200; the recordings are in the tests.
 
-The rule stands twice: here for numpy, and in wavefront_loop.py as a loop that numba compiles (the extra `fast`). Loading
-numba takes a second or two the first time (the result is kept on disk), so large batches alone take the loop.
+The rule is implemented twice: here for numpy, and in wavefront_loop.py as a loop that numba compiles (the extra
+`fast`). Loading numba takes a second or two the first time (the result is cached on disk), so only large batches use
+the loop.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Mask = npt.NDArray[np.bool_]
 
 LANE_ALIGNMENT = rule(
     "lane-alignment",
-    "A lane's address is a multiple of the bytes that the instruction takes for a lane.",
+    "A lane's address is a multiple of the bytes that the lane accesses.",
     argument="lane_address[{lane}]",
     found="lane {lane}[[ of access {access:, }]] at address {address}",
     limit="{op} takes addresses that are multiples of {access_bytes}",
@@ -201,7 +202,7 @@ def pairs_merge(row: SmemOp, address: Addresses, mask: Mask | None) -> Mask:
 
 
 def _block_counts(row: SmemOp, address: Addresses, mask: Mask | None) -> Addresses:
-    """Every access with its own groups; those whose lanes ask in pairs with groups of twice the lanes."""
+    """Every access with its groups; accesses with equal addresses in pairs of lanes have groups of twice the lanes."""
     counts = _group_counts(address, mask, row.lanes_per_group, row.cell_bytes)
     merged = np.flatnonzero(pairs_merge(row, address, mask))
     if merged.size:
@@ -286,7 +287,7 @@ def _lane_flags(active: object) -> npt.NDArray[np.generic] | None:
 
 
 def _spread(lanes: npt.NDArray[np.generic], shape: tuple[int, ...]) -> Mask | None:
-    """The flags for every access; None where they fit no such shape, or are neither 0 nor 1."""
+    """The flags for every access; None if they have another shape, or are neither 0 nor 1."""
     try:
         mask = np.broadcast_to(lanes.astype(np.bool_), shape)
     except ValueError:

@@ -4,9 +4,9 @@
 
     loosest   |     ^     &     << >>     + -     * / // %     - + ~ (sign)     ( ) number lane   tightest
 
-C and Python bind these operators alike, and agree on their values as long as nothing negative is divided, so that is
-refused. Python's parser reads the text, nothing is run; length, shifts and numbers are bounded, so that a hostile text
-costs a sentence, not time.
+C and Python have the same precedence for these operators, and the same results as long as nothing negative is divided,
+which is refused. Python's parser reads the text, and no code is run. Length, shifts and numbers are bounded, so that a
+hostile text gives an error message and costs little time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_NUMBER = 1 << 48
 
 LANE_EXPRESSION = rule(
     "lane-expression",
-    "An expression of lane has C's operators on integers, and gives an address for every lane.",
+    "An expression of lane uses C's integer operators, and has an address for every lane.",
     argument="expression",
     found="{expression}: {unread}",
     limit="integers, lane, + - * / % ^ & | ~ << >> and parentheses",

@@ -97,7 +97,9 @@ class LayoutSearch(Value):
     tried: Mapping[str, int] = field(hash=False)  # layouts of each family
     bound: tuple[int, ...]  # wavefronts of each pattern that no layout undercuts
     widest: SmemOp = row_field(SmemOp.named)  # whose bytes stay together: the reason for the bound
-    other_lanes: LayoutSearch | None = None  # if conflicts stay: the same with a pattern's lanes dealt otherwise
+    other_lanes: LayoutSearch | None = (
+        None  # if conflicts remain: the same with another assignment of a pattern's lanes
+    )
     hardware: FoundLayout | None = (
         None  # the best of the hardware's modes, with conflicts or without; None: none fits the tile
     )
@@ -251,7 +253,7 @@ def _candidates(plain: Layout, row_bytes: int, widest_bytes: int, max_padding_by
     bits = plain.element_bits
     major = plain.major or "K"
     modes = [mode for mode in SWIZZLE.values() if _fits(plain, row_bytes, mode, widest_bytes)]
-    modes.sort(key=lambda mode: (mode.feature != "tma", -(mode.span_bytes or 0)))  # every TMA has it; widest first
+    modes.sort(key=lambda mode: (mode.feature != "tma", -(mode.span_bytes or 0)))  # every TMA supports it; widest first
     atoms = {mode: oriented(major, rows, (mode.span_bytes or 0) * 8 // bits) for mode in modes}
     make = partial(Layout, oriented(major, rows, columns), bits, major=major)
     hardware_triples = {_triple(mode) for mode, atom in atoms.items() if atom == plain.shape}

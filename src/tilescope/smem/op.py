@@ -8,7 +8,7 @@ access, the fewer lanes share a turn:
     128 bit         ├─ 0-7 ──┼─ 8-15 ────┼─ 16-23 ─┼─ 24-31 ─┤
     ldmatrix.x4     ├ matrix 0 ┼ matrix 1 ┼ matrix 2 ┼ matrix 3 ┤   8 rows of 16 bytes each
 
-Loads of 64 and 128 bits may take two groups in one turn when lanes ask in pairs (see banks.py).
+Loads of 64 and 128 bits may serve two groups at once if lanes access equal addresses in pairs (see banks.py).
 
 cp.async writes 4, 8 or 16 bytes a lane, in the groups of a store of that width; but lanes that write one word take a turn
 each. That was measured for cp.async.ca with each group's bytes in one 128-byte line of global memory; other sources take
@@ -59,7 +59,8 @@ SmemOpName = Literal[
 
 COPY_PAST_L1 = rule(
     "copy-past-l1",
-    "The wavefronts of cp.async are those of its .ca form; the .cg form goes past L1, and its time does not follow banks.",
+    "The wavefronts of cp.async are those of its .ca form. The .cg form bypasses L1, and its time does not depend on "
+    "banks.",
     argument="op",
     found="{operation}, which goes past L1",
     limit="wavefronts are counted of cp.async.ca; .cg is quick where every 8 lanes write one line of 128 bytes",
@@ -83,8 +84,8 @@ class SmemOp(Row):
     access_bytes: int  # per lane that supplies an address
     lanes: int  # that supply addresses, from lane 0 on; the rest are ignored
     lanes_per_group: int  # served together
-    pairs_merge: bool  # whether lanes that ask in pairs halve the number of groups
-    words_merge: bool = True  # whether lanes of a group that want one word take it together
+    pairs_merge: bool  # whether equal addresses in pairs of lanes halve the number of groups
+    words_merge: bool = True  # whether lanes of a group that access the same word share it
 
     @classmethod
     def named(cls, name: object) -> SmemOp:

@@ -32,13 +32,13 @@ Offsets = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]
 Order = Literal["rows", "columns"]
 Lanes = tuple[int, int]  # how many rows, and pieces of a row, the 32 lanes take together
 MATRIX_ROWS = 8
-_EXTENTS = {"A": ("m", "k"), "B": ("n", "k")}  # of an operand as it lies in a tile; results are m x n
-RESULTS = ("D", "tmem")  # operands that are stored from registers; what tcgen05.ld brings are results too
+_EXTENTS = {"A": ("m", "k"), "B": ("n", "k")}  # of an operand as stored in a tile; results are m x n
+RESULTS = ("D", "tmem")  # operands that are stored from registers, including results of tcgen05.ld
 MAX_TILE_BYTES = max(arch.smem_per_sm_bytes for arch in ARCH.values())
 
 TILE_WIDTH = rule(
     "tile-width",
-    "A row of the tile is a multiple of what one lane takes.",
+    "A row of the tile is a multiple of the bytes that one lane accesses.",
     argument="tile",
     found="rows of {row_bytes} bytes",
     limit="{op} takes {access_bytes} bytes a lane",
@@ -49,7 +49,7 @@ TILE_WIDTH = rule(
 )
 LANE_BLOCK = rule(
     "lane-block",
-    "Lanes dealt as a block are 32, and whole blocks cover the tile.",
+    "A block of lanes has 32 of them, and whole blocks cover the tile.",
     argument="lanes",
     found="lanes {lanes:x} on {rows} rows of {pieces} pieces",
     limit="32 lanes as rows x pieces, which divide the rows of the tile and the pieces of a row",
@@ -60,7 +60,7 @@ LANE_BLOCK = rule(
 )
 MATRIX_TILE = rule(
     "matrix-tile",
-    "A tile for ldmatrix or stmatrix is a whole number of the matrices that one instruction moves.",
+    "The extents of a tile for ldmatrix or stmatrix are multiples of the matrices that one instruction moves.",
     argument="tile",
     found="{rows} rows of {row_bytes} bytes",
     limit="{op} takes {matrix_rows} rows of {matrix_row_bytes} bytes at a time",
@@ -82,7 +82,7 @@ MATRIX_TRANSPOSE = rule(
 )
 FRAGMENT_TILE = rule(
     "fragment-tile",
-    "A fragment is loaded from a tile that is a whole number of its operand, of the same element width.",
+    "The extents of the tile are multiples of the fragment's operand, with the same element width.",
     argument="tile",
     found="{tile: x } elements ({extents: x })",
     limit="operand {letter} of {instruction} takes {operand: x }",
@@ -105,7 +105,7 @@ FRAGMENT_WIDTH = FRAGMENT_TILE.worded(
 )
 THREAD_VALUES = rule(
     "thread-values",
-    "A thread-value layout has two indices, thread and value, and leads to indices inside its tile.",
+    "A thread-value layout has two indices, thread and value, and its results are indices of its tile.",
     argument="tv",
     found="{tv}, {indices} indices, offsets up to {last_offset}",
     limit="two indices, thread and value, and offsets within the {elements} elements of the tile",
@@ -116,7 +116,7 @@ THREAD_VALUES = rule(
 )
 ACCESS_TORN = rule(
     "access-torn",
-    "The bytes that one lane accesses at once are contiguous, and the swizzle moves them together.",
+    "The bytes that one lane accesses at once are contiguous in the tile, and the swizzle keeps them together.",
     argument="layout",
     found="{access_bytes} bytes a lane across rows of {run_bytes} bytes",
     limit="a lane's bytes are contiguous",
@@ -169,7 +169,7 @@ class MatrixWalk(NamedTuple):
     first: Order
 
 
-# ldmatrix as the operands of mma.m16n8k16 want them (x2: B, x4: A), stmatrix as its results come.
+# ldmatrix as the operands of mma.m16n8k16 need them (x2: B, x4: A), stmatrix as its results are stored.
 _MATRICES: dict[tuple[bool, bool, int], MatrixWalk] = {
     # load,  trans, count:   down across first
     (True, False, 1): MatrixWalk(1, 1, "columns"),
@@ -251,7 +251,7 @@ def matrices(op: SmemOp, tile: tuple[int, int], element_bits: int) -> Offsets:
 
 
 def fragments(fragment: Fragment, tile: tuple[int, int], transpose: bool, bits: int) -> tuple[SmemOp, Offsets]:
-    """Loads (stores for D) of an operand's registers straight from the tile, as wide as its values lie together.
+    """Loads (stores for D) of an operand's registers directly from the tile, as wide as its contiguous values.
 
     `bits` of an element in the tile: the operand's own, but results may be converted on their way.
 
@@ -264,7 +264,7 @@ def fragments(fragment: Fragment, tile: tuple[int, int], transpose: bool, bits: 
         raise SEVERAL_MATRICES.error(instruction=fragment.instruction, matrices=fragment.matrices)
     rows, row_bytes = tile_bytes(tile, bits)
     _, down, across = fragment.indices()
-    if (fragment.operand == "B") != transpose:  # a K-major B lies as n rows of k
+    if (fragment.operand == "B") != transpose:  # a K-major B has n rows of k
         down, across = across, down
     high, wide = int(down.max()) + 1, int(across.max()) + 1
     columns = row_bytes * 8 // bits

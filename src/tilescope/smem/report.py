@@ -50,7 +50,8 @@ _MERGED = "Lanes ask in pairs (i, i ^ 1 or i, i ^ 2), so neighbouring groups of 
 class BankCollision(Value):
     """Lanes of one group that wait for each other: different words in the same bank or banks.
 
-    A 16-byte access takes four banks at once: a piece. `lanes[i]` are the lanes that want the piece at `addresses[i]`.
+    A 16-byte access takes four banks at once: a piece. `lanes[i]` are the lanes that access the piece at
+    `addresses[i]`.
     """
 
     banks: tuple[int, ...]
@@ -93,7 +94,7 @@ class BankReport(Value):
     """
 
     op: SmemOp = row_field(SmemOp.named)
-    lane_address: tuple[int | None, ...] = hex_field()  # of 32 lanes; None: inactive, or not asked by an ldmatrix
+    lane_address: tuple[int | None, ...] = hex_field()  # of 32 lanes; None: inactive, or not used by an ldmatrix
     groups: tuple[BankGroup, ...] = ()  # after merging
     wavefronts: int = 0
     ideal: int = 0  # groups with an active lane: one wavefront each
@@ -194,7 +195,7 @@ def _notes(row: SmemOp, *, merged: bool, masked: bool) -> tuple[str, ...]:
 def _group(row: SmemOp, lanes: list[int], places: list[int]) -> BankGroup:
     """What the lanes of one group cost: different pieces in one bank wait for each other."""
     cell_bytes = row.cell_bytes
-    # first bank → piece, and who takes it alone → its lanes
+    # first bank → piece, and exclusive users → lanes
     pieces_by_bank: dict[int, dict[tuple[int, int], list[int]]] = {}
     for lane in lanes:
         piece = places[lane] // cell_bytes * cell_bytes
@@ -379,7 +380,7 @@ def _entries(values: Iterable[Access]) -> list[Access]:
     """What a sequence lists, or a value that is none as the only entry of a list."""
     try:
         return list(values)
-    except (TypeError, NotImplementedError):  # memoryviews of several dimensions say that they iterate
+    except (TypeError, NotImplementedError):  # memoryviews of several dimensions claim to be iterable
         alone: Any = values
         return [alone]
 

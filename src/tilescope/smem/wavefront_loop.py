@@ -1,7 +1,7 @@
 """The wavefronts of large batches of accesses, by a loop that numba compiles (the extra `fast`).
 
-The rule is that of banks.py. Lanes of a group are first dealt to the columns of the line without a look at each other; only a
-column with more lanes than the degree found so far is looked through for equal lines:
+The rule is that of banks.py. First, lanes of a group are assigned to the columns of the line without comparing them;
+only a column with more lanes than the current degree is searched for equal lines:
 
     column      0      1      2      3     of 4, 8 or 16 bytes: a group has as many lanes as the line has columns
     lines       7      2      2            that lanes want there
@@ -36,7 +36,7 @@ def _machine_code(loop: Loop) -> Loop:
 
 @_machine_code
 def _asks_in_pairs(address: Addresses, mask: Mask, distance: int) -> bool:
-    """Whether the lanes i and i ^ distance of one access have one address wherever both are active."""
+    """Whether the lanes i and i ^ distance of one access have the same address whenever both are active."""
     for lane in range(len(address)):
         other = lane ^ distance
         if address[lane] != address[other] and (len(mask) == 0 or (mask[lane] and mask[other])):
@@ -78,7 +78,7 @@ def _group_degree(address: Addresses, mask: Mask, cell_shift: int, lines: Addres
 def count(address: Addresses, mask: Mask, cell_shift: int, pairs_merge: bool, counts: Addresses) -> None:
     """Write the wavefronts of each row of `address` into `counts`; a mask without rows means that every lane is active."""
     columns = SMEM_LINE_BYTES >> cell_shift
-    lines = np.empty((columns, WARP_LANES), np.int64)  # that lanes want of each column
+    lines = np.empty((columns, WARP_LANES), np.int64)  # lanes that access each column
     lanes_per_column = np.empty(columns, np.int64)  # how many lanes do
     lanes = address.shape[1]
     nobody = mask[:0].ravel()

@@ -25,7 +25,7 @@ from llvmlite import ir
 from numba import intp, njit, types, void
 from numba.extending import intrinsic
 
-_Numba: TypeAlias = Any  # numba and llvmlite say no types
+_Numba: TypeAlias = Any  # numba and llvmlite have no type hints
 _Intrinsic: TypeAlias = tuple[_Numba, Callable[..., object]]  # a signature, and what makes the instructions
 
 _Result = TypeVar("_Result")
@@ -76,8 +76,8 @@ fence: Any = intrinsic(_full_fence)
 def _stream(source: int, target: int, order: npt.NDArray[np.intp], length_bytes: int) -> None:
     """Copy whole blocks between two addresses; `order` has the offset in the source of every piece of a group.
 
-    The target is aligned to a line, and a page is a whole number of groups. An offset may be negative, or
-    reach past the group: the caller knows that the memory is there.
+    The target is aligned to a line, and a page is a whole number of groups. An offset may be negative, or extend beyond
+    the group: the caller guarantees that the memory exists.
     """
     group_bytes = len(order) * PIECE_BYTES
     for block in range(0, length_bytes, BLOCK_BYTES):

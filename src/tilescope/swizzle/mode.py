@@ -1,8 +1,8 @@
 """Where a swizzle puts the 16-byte chunks of a 128-byte line of shared memory.
 
-Shared memory has 32 banks of 4 bytes: one line is 128 bytes, eight chunks of 16 bytes. Rows of a tile
-that lie one below the other start in the same bank, so reading a column of chunks would serialise. A
-swizzle moves the chunks of a line by an XOR with the line's number, and the columns fan out:
+Shared memory has 32 banks of 4 bytes: one line is 128 bytes, eight chunks of 16 bytes. Rows of a tile that are below
+each other start in the same bank, so reading a column of chunks would serialise. A swizzle moves the chunks of a line
+by an XOR with the line's number, so that columns are spread over the banks:
 
     128B mode, cell = source chunk          bits of the byte address
 
@@ -223,7 +223,7 @@ class Swizzle(Row):
 
     @property
     def moves(self) -> tuple[int, ...]:
-        """The parameters of the address map: equal for swizzles that map every address alike.
+        """The parameters of the address map: equal for swizzles that map every address in the same way.
 
         >>> SWIZZLE["128B"].moves == Swizzle.xor(3, 4, 3).moves, SWIZZLE["none"].moves
         (True, ())
@@ -251,7 +251,7 @@ class Swizzle(Row):
     def apply(self, address: int | Addresses) -> int | Addresses:
         """Physical byte address of logical byte `address` (an int or an integer array).
 
-        Its own inverse: the line picks the XOR, and the XOR leaves the line alone.
+        It is its own inverse: the line selects the XOR, and the XOR does not change the line.
 
         >>> import numpy as np
         >>> Swizzle.named("64B").apply(np.array([0, 128, 384]))
@@ -294,8 +294,8 @@ class Swizzle(Row):
     def chunk_in_row(self, row: int, chunk: int, address: int = 0) -> int:
         """Where chunk `chunk` of box row `row` goes within its row, when rows are one span wide.
 
-        Rows are not lines: two 64-byte rows, four 32-byte rows share a line and its XOR. Row 2 of a
-        64B box lies in line 1, so `row % 4` (the classic mistake) names the wrong chunk:
+        Rows are not lines: two 64-byte rows, or four 32-byte rows, share a line and its XOR. Row 2 of a 64B box is in
+        line 1, so `row % 4` (the classic mistake) gives the wrong chunk:
 
             row of the box    0   1   2   3   4   5   6   7
             128-byte line     0   0   1   1   2   2   3   3
@@ -341,8 +341,8 @@ class Swizzle(Row):
             32B mode, blocks of 32 bytes      line 1, chunks     │ 0 1 │ 2 3 │ 4 5 │ 6 7 │
                                               as stored          │ 1 0 │ 3 2 │ 5 4 │ 7 6 │
 
-        From 64 MiB on, the extra `fast` (numba) writes past the processor's cache: as quick as a copy. Its
-        first use loads numba and compiles, a second or less; the compiled loop is kept on disk.
+        From 64 MiB on, the extra `fast` (numba) writes past the processor's cache: as fast as a copy. Its first use
+        loads numba and compiles, which takes a second or less; the compiled loop is cached on disk.
 
         >>> Swizzle.named("32B").swizzle(bytes(range(256)))[128:160:16]
         b'\x90\x80'

@@ -6,8 +6,8 @@ The map moves *pieces* (16 bytes, or less), and after a *group* of them its orde
     order      1 0 3 2   1 0 3 2         which piece of the group a place takes
     target   │ b a d c │ f e h g │ …     np.take of every row of the (groups, pieces) array
 
-np.take brings every line of the target into the cache before it writes there. In a buffer that is larger
-than the cache this costs more than the permutation; `line_streaming` writes past it, where numba is installed.
+np.take loads every line of the target into the cache before it writes there. For a buffer that is larger than the
+cache, this costs more than the permutation; `line_streaming` writes past the cache, if numba is installed.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _PIECES: dict[int, type[np.generic]] = {
     16: np.complex128,  # numpy's only item of 16 bytes; take moves its bits unread
 }
 _SHORTEST_GROUP_BYTES = 1 << 10  # a row of np.take that is worth its call
-_LONGEST_GROUP_BYTES = 1 << 16  # a longer order does not stay in the cache beside the data
-_SHARE_BYTES = 1 << 20  # what is worth a thread of its own
+_LONGEST_GROUP_BYTES = 1 << 16  # a longer order does not stay in the cache together with the data
+_SHARE_BYTES = 1 << 20  # data that is worth a separate thread
 
 
 OUT_ARRAY = rule(
     "out-array",
-    "An array for a result has the result's size, is C-contiguous and can be written.",
+    "An array for a result has the size of the result, is C-contiguous and is writable.",
     argument="out",
     found="{given}",
     limit="a writeable C-contiguous array of {bytes} bytes",
@@ -60,7 +60,7 @@ OUT_ARRAY = rule(
 )
 SWIZZLE_CLOSURE = rule(
     "swizzle-closure",
-    "A buffer is swizzled in place only where the swizzle sends none of its bytes outside it.",
+    "A buffer is swizzled in place only if the swizzle moves none of its bytes outside it.",
     argument="data",
     found="{bytes} bytes from address {address:#x}",
     limit="swizzle {swizzle} permutes whole blocks of {block_bytes} bytes",
@@ -107,7 +107,7 @@ class AddressMap(Hashable, Protocol):
 
 
 def permuted(mode: AddressMap, data: object, address: object, *, out: object, threads: object) -> bytes | AnyArray:
-    """The bytes of `data`, which lies at `address`, at the places that the mode gives them.
+    """The bytes of `data`, which is at `address`, at the places of the mode.
 
     Bytes give bytes, arrays keep shape and dtype; with `out` the result is written there.
     """
@@ -180,7 +180,7 @@ def _closure_problems(mode: AddressMap, address: int, length_bytes: int) -> list
 
 
 def _first_leaving(mode: AddressMap, address: int, end: int) -> int | None:
-    """The first logical byte of [address, end) whose physical address lies outside; only cut blocks have any."""
+    """The first logical byte of [address, end) whose physical address is outside; only cut blocks have any."""
     block = mode.block_bytes
     head_end = min(end, rounded_up(address, block))
     far = address // mode.repeat_bytes * mode.repeat_bytes  # the same there; numpy counts to 2^63
@@ -256,7 +256,7 @@ class _Move(NamedTuple):
         streaming.stream(self.source.ctypes.data + begin, self.target.ctypes.data + begin, order, end - begin)
 
     def gather(self, begin: int, end: int) -> None:
-        """Piece by piece, wherever the range is."""
+        """Piece by piece, for any range."""
         pieces = self._pieces(self.source)
         for low in range(begin, end, _SHARE_BYTES):
             high = min(low + _SHARE_BYTES, end)
@@ -308,7 +308,7 @@ def in_shares(
 
 @lru_cache(maxsize=4)
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Threads that are kept: starting them for every call costs as much as a megabyte."""
+    """A pool of threads: starting them for every call costs as much as a megabyte."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(threads, thread_name_prefix="tilescope-swizzle")

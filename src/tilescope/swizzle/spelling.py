@@ -33,7 +33,7 @@ XOR_TRIPLE = XOR_SWIZZLE.worded(
 )
 PTX_SWIZZLE_PAIR = rule(
     "ptx-swizzle-pair",
-    "PTX takes a swizzle atomicity only with the swizzle modes of its table of valid combinations.",
+    "PTX accepts only the swizzle atomicities that its table of valid combinations lists for the swizzle mode.",
     argument="mode, atomicity",
     found="swizzle mode {mode!r} with atomicity {atomicity!r}",
     limit="PTX's table of valid combinations has {valid:, }",
@@ -65,7 +65,7 @@ def written_triple(text: str) -> tuple[int, int, int] | None:
 
 
 def ptx_pair(mode: int | str, atomicity: int | str | None, known: tuple[PtxPair, ...]) -> PtxPair:
-    """The pair of `known` that these numbers or spellings are; RuleError where PTX has no such pair."""
+    """The pair of `known` for these numbers or spellings; RuleError if PTX has no such pair."""
     mode_code = _code(PTX_MODES, mode)
     atomicity_code = 0 if atomicity is None else _code(PTX_ATOMICITIES, atomicity)
     for pair in known:

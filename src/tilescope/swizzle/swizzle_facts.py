@@ -156,7 +156,7 @@ def _base_offset(swizzle: Swizzle, address: int) -> str:
 
 
 def _mode_facts(swizzle: Swizzle) -> dict[str, str]:
-    """What is known of a mode of the hardware alone."""
+    """The facts about a mode of the hardware."""
     return {
         "alignment": _alignment(swizzle),
         "inner width": _inner_width(swizzle),

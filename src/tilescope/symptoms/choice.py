@@ -34,12 +34,12 @@ SIGNALS = (
     "certain",  # … by a code, or as a line of ptxas
     "named",  # a phrase of the cause is there whole
     "of the symptom",  # a cause of the symptom that the tables put first
-    "spelled first",  # the term that is spelled and says most
+    "spelled first",  # the spelled term with the most weight
     "spelled",
-    "lines",  # share of what the words of labelled lines say
+    "lines",  # share of the score from the words of labelled lines
     "lines first",
     "neighbours",  # how like the labelled lines about it are
-    "phrases",  # share of what phrases say that are there in part
+    "phrases",  # share of the score from phrases that match in part
     "phrases first",
     "covered",  # share of the words that a phrase of it has which is there whole
     "joined",  # share of the words of a question that the sentences about a cause have too
@@ -56,10 +56,10 @@ _SYMPTOMS = 4
 _CAUSES = 6
 _TERMS = 4
 _MISSING = 2  # power of the share of a phrase that is there
-_FREQUENT = 5.0  # logarithm of how many lines speak of the most frequent topic, about
+_FREQUENT = 5.0  # logarithm of the number of lines about the most frequent topic, approximately
 _LEAST_STRENGTH = 0.02
 _CERTAIN_ODDS = 6.0  # logarithm of the odds of an only answer
-_UNSCORED = -99.0  # of a cause for which nothing speaks
+_UNSCORED = -99.0  # of a cause without any signal
 _BEHIND = 0.01  # of a generic symptom behind the cause that a line names
 
 
@@ -91,7 +91,7 @@ class Asked(NamedTuple):
     diagnosis: Diagnosis
     first: frozenset[str]  # the names that the tables put first
     terms: tuple[Likely, ...]  # that the sentence spells
-    left_out: frozenset[int] = frozenset()  # numbers of labelled lines that do not speak
+    left_out: frozenset[int] = frozenset()  # numbers of labelled lines to leave out
 
 
 def choose(asked: Asked) -> Choice:
@@ -133,7 +133,7 @@ def is_sure(strength: float) -> bool:
 
 
 def candidates(asked: Asked) -> list[Candidate]:
-    """The topics for which something speaks, with their signals."""
+    """The topics with any signal, and their signals."""
     words = frozenset(ordered_words(asked.question))
     of_lines = line_words(words)
     by_lines = _shares(of_lines.scores(words, asked.left_out))
@@ -191,7 +191,7 @@ def candidates(asked: Asked) -> list[Candidate]:
 
 
 def is_generic(name: str) -> bool:
-    """Whether many causes show in this way: "the kernel hangs" says less than any of them.
+    """Whether many causes have this symptom: "the kernel hangs" is less specific than any of them.
 
     >>> is_generic("the kernel hangs"), is_generic("illegal instruction (715)")
     (True, False)
@@ -222,7 +222,7 @@ def rank_answers(scores: Mapping[str, float], diagnosis: Diagnosis) -> tuple[Pos
 
 
 def _with_causes(members: Iterable[str], scores: Mapping[str, float], diagnosis: Diagnosis) -> list[str]:
-    """What is shown with an answer: of a symptom its likeliest cause, of a cause the symptom that was seen."""
+    """What is shown with an answer: the likeliest cause of a symptom, or the symptom of a cause that was matched."""
     seen = diagnosis.symptoms[0].name if diagnosis.symptoms else ""
     shown: list[str] = []
     for name in members:
@@ -236,7 +236,7 @@ def _with_causes(members: Iterable[str], scores: Mapping[str, float], diagnosis:
 
 @cache
 def family(name: str) -> str:
-    """The topic that stands for others which are the same thing: a cause, the term of its name, and a symptom that only it has.
+    """The representative of equivalent topics: a cause, the term of its name, and a symptom that only it has.
 
     >>> family("dependent launch"), family("the last few elements are missing"), family("parity")
     ('dependent-launch', 'bulk-16-bytes', 'parity')
@@ -251,7 +251,7 @@ def family(name: str) -> str:
 
 
 def _by_family(scores: Mapping[str, float]) -> dict[str, float]:
-    """What speaks for each answer: the most that speaks for one of its topics."""
+    """The signals of each answer: the strongest of its topics."""
     best: dict[str, float] = {}
     for name, score in scores.items():
         best[family(name)] = max(score, best.get(family(name), 0.0))

@@ -3,7 +3,7 @@
     cause  base-16-bytes    phrases {sliced, tensor, tma} …    prose {start, slice, view …}
     term   matrix descriptor    spelled "smem_desc": smem desc as written, smem descriptor folded
 
-To take thousands of phrases apart takes as long as everything else that `explain` does, so the result is kept.
+Parsing thousands of phrases takes as long as the rest of `explain`, so the result is cached.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class IndexedTopic(NamedTuple):
 
 
 class IndexedSpelling(NamedTuple):
-    """A name of a term: its words in order, folded and as they are written, and those that say something."""
+    """A name of a term: its words in order, folded and original, and its content words."""
 
     name: str
     term: str
@@ -45,7 +45,7 @@ class IndexedSpelling(NamedTuple):
 class _Index(NamedTuple):
     topics: tuple[IndexedTopic, ...]
     spellings: tuple[IndexedSpelling, ...]
-    uses: Mapping[str, int]  # of a word: how many topics have it in their names and phrases
+    uses: Mapping[str, int]  # of a word: the number of topics with it in their names and phrases
     fault_uses: Mapping[str, int]  # … how many symptoms and causes, whose names are no phrases of theirs
 
 

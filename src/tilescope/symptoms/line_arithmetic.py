@@ -34,7 +34,7 @@ _STATIC_SMEM_BYTES = 48 * KIB  # of a block that was not given more, and of ever
 _TURING_SMEM_BYTES = 64 * KIB
 _STAGES_TRIED = (4, 3, 2)
 _BARRIER_BYTES_PER_STAGE = 16  # a full and an empty mbarrier
-_LEFT_OUT_OF_NAMES = {"rtx", "sxm", "pcie"}  # of cards: 4090 and H100 say enough, 6000 does not
+_LEFT_OUT_OF_NAMES = {"rtx", "sxm", "pcie"}  # of cards: 4090 and H100 are specific, 6000 is not
 
 _NUMBER = r"(0x[0-9a-f]+|\d[\d,_']*)"
 _REQUIRED = re.compile(
@@ -128,7 +128,7 @@ def _shared_memory(text: str) -> Iterator[str]:
 
 
 def _dynamic(text: str) -> Iterator[str]:
-    """Whose blocks have as much shared memory as a launch asked for: "Failed to set the … size to 196608"."""
+    """The architectures whose blocks have as much shared memory as a launch requested: "Failed to set the … size to 196608"."""
     match = _DYNAMIC.search(text)
     if match is None:
         return
@@ -155,7 +155,7 @@ def _static(required: int, limit: int) -> str:
 
 
 def _whose(limit_bytes: int) -> str:
-    """Whose shared memory has that many bytes."""
+    """The architectures with that many bytes of shared memory."""
     names = [name for name, row in ARCH.items() if row.smem_per_block_bytes == limit_bytes]
     if names:
         return f"a block on {listed(names)}"
@@ -165,7 +165,7 @@ def _whose(limit_bytes: int) -> str:
 
 
 def _num_stages(text: str) -> int | None:
-    """The stages that a message speaks of."""
+    """The stages in a message."""
     numbers = [int(first or second) for first, second in _NUM_STAGES.findall(text)]
     return next((number for number in numbers if number > 1), None)
 
@@ -203,7 +203,7 @@ def _tensor_memory(text: str) -> Iterator[str]:
 
 
 def _remainder(text: str) -> Iterator[str]:
-    """What an address is aligned to whose remainder a line names: mod 128 = 64."""
+    """The alignment of an address whose remainder a line contains: mod 128 = 64."""
     for modulus_written, remainder_written in _MOD.findall(text):
         modulus, remainder = int(modulus_written), int(remainder_written)
         if 0 < remainder < modulus:
@@ -215,7 +215,7 @@ def _remainder(text: str) -> Iterator[str]:
 
 
 def _addresses(text: str) -> Iterator[str]:
-    """What addresses are aligned to, where the text speaks of that."""
+    """The alignment of addresses in a text about alignment."""
     if not _SPEAKS_OF_ALIGNMENT.search(text):
         return
     for written in list(dict.fromkeys(_ADDRESS.findall(text)))[:2]:
@@ -284,7 +284,7 @@ def _architecture(text: str) -> Arch | None:
     target = _TARGET.search(text)
     if target is not None:
         return ARCH.get(f"sm_{target[1]}")
-    from tilescope.card import CARD  # late: few lines ask for it
+    from tilescope.card import CARD  # late: few lines need it
 
     words = set(re.findall(r"\w+", text.casefold()))
     for name, card in CARD.items():
@@ -322,7 +322,7 @@ def _boxes(text: str) -> Iterator[str]:
 
 
 def _spans(text: str) -> Iterator[str]:
-    """Rows of a box that are wider than the span of the swizzle beside them."""
+    """Rows of a box that are wider than the span of the swizzle named with them."""
     span = _SPAN.search(text)
     row = _INNER_ROW.search(text)
     if span is None or row is None:

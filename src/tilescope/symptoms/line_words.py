@@ -23,8 +23,8 @@ from typing import NamedTuple
 from tilescope.symptoms.tables import Entry
 
 _SATURATION = 1.0  # how many lines with a word make half of its weight
-_SMOOTHED_LINES = 2  # a word of one line says less than one of many
-_MOST_LIKE = 20  # lines that speak for their topics
+_SMOOTHED_LINES = 2  # the weight of a word falls with the number of words in its line
+_MOST_LIKE = 20  # lines that count for their topics
 
 
 class LineWords(NamedTuple):
@@ -36,13 +36,13 @@ class LineWords(NamedTuple):
     with_word: Mapping[str, Sequence[int]]
 
     def rarity(self, word: str) -> float:
-        """How much a word says: the fewer lines have it, the more."""
+        """The weight of a word: the fewer lines have it, the higher."""
         return self._rarity(len(self.with_word.get(word, ())))
 
     def scores(self, words: Collection[str], left_out: Collection[int] = ()) -> dict[str, float]:
-        """How much each word speaks for each topic, added up.
+        """The sum of the words' weights for each topic.
 
-        `left_out`: lines that do not speak, so that a labelled line, and others of its thread, do not vouch for it.
+        `left_out`: lines that do not count, so that a labelled line, and others of its thread, do not vouch for it.
         """
         of_topic = self._count(line for line in range(len(self.topics)) if line not in left_out)
         totals: dict[int, float] = {}
@@ -71,7 +71,7 @@ class LineWords(NamedTuple):
         return totals
 
     def of_topic(self, left_out: Collection[int] = ()) -> dict[str, int]:
-        """How many lines speak of each topic."""
+        """The number of lines about each topic."""
         counts = self._count(line for line in range(len(self.topics)) if line not in left_out)
         return {self.names[topic]: count for topic, count in counts.items()}
 
@@ -79,7 +79,7 @@ class LineWords(NamedTuple):
         return log(1 + (len(self.topics) - lines + 0.5) / (lines + 0.5))
 
     def _count(self, lines: Iterable[int]) -> Counter[int]:
-        """How many of some lines speak of each topic, by its number."""
+        """The number of some lines about each topic, by its number."""
         return Counter(chain.from_iterable(map(self.topics.__getitem__, lines)))
 
 

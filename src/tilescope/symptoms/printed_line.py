@@ -14,7 +14,7 @@ from tilescope.symptoms.tables import table
 
 _PATTERNS = {word: re.compile("|".join(entry["patterns"]), re.IGNORECASE) for word, entry in table("printed").items()}
 _OWN_NUMBERS = ("buildstops", "process died")  # their numbers are statuses, signals and times, no CUDA errors
-MARKS = tuple(word for word in _PATTERNS if " " not in word)  # words that nobody types: "compilerstop"
+MARKS = tuple(word for word in _PATTERNS if " " not in word)  # words that users do not type: "compilerstop"
 _SOURCE = r"\.(?:cpp|cc|cuh?|h|hpp|inl|inc|pyx?|ptx|mlir|rs|jl|so)"  # endings of source files and libraries
 _NOISE = re.compile(
     "|".join(
@@ -45,7 +45,7 @@ _LINE_NUMBER = re.compile(rf"({_SOURCE})(?::\d+(?::\d+)?|\(\d+\))", re.IGNORECAS
 
 @lru_cache(maxsize=64)
 def bare_line(text: str) -> str:
-    """A text without what only says where it was printed; what only one kind of program prints as its word.
+    """A text without the parts that only locate a message; text that only one kind of program prints becomes its word.
 
     >>> bare_line("ERROR 07-23 17:34:30 [core.py:615] csrc/layout.hpp:57 'Unknown recipe'").split()
     ['ERROR', 'layout.hpp', "'Unknown", "recipe'"]
@@ -59,7 +59,7 @@ def bare_line(text: str) -> str:
 
 
 def line_with_codes(text: str) -> str:
-    """A text in which an error's number may stand: without the statuses of tools, times and line numbers.
+    """A text that may contain an error's number: without the statuses of tools, times and line numbers.
 
     >>> line_with_codes("CUDA error 700 at gemm.cu:98, exit status 1")
     'CUDA error 700 at gemm.cu,  '

@@ -38,21 +38,21 @@ from tilescope.symptoms.word_forms import (
 )
 
 _OF_OTHER_KIND = 0.5  # of a term in a question about a fault, of what goes wrong in one about a subject
-_BEHIND = 0.8  # of a subject: what stands only behind its first preposition
+_BEHIND = 0.8  # of a subject: of words only after its first preposition
 _EVERYDAY_SHARE = 0.15  # of a term that is an everyday word: a line, a pass
-_ORDINARY_SHARE = 0.6  # of a term that stands in titles about other things as well: a phase, fp8
-_GENERAL_SHARE = 0.4  # of a term that stands in titles about many things: a layout, an epilogue
-_FURTHER = 0.6  # of the words of a term beside its rarest
+_ORDINARY_SHARE = 0.6  # of a term that also occurs in titles about other things: a phase, fp8
+_GENERAL_SHARE = 0.4  # of a term that occurs in titles about many things: a layout, an epilogue
+_FURTHER = 0.6  # of the other words of a term besides its rarest
 _TO_THE_LETTER = 1.2  # of a term that is spelled as its name is
-_FILLER_WEIGHT = 1.0  # of a word of a term that says nothing elsewhere: "device" in "device TMA"
+_FILLER_WEIGHT = 1.0  # of a word of a term that has no weight elsewhere: "device" in "device TMA"
 _BACKGROUND_WEIGHT = 1.0  # of a card or a target
-_DECIDES = 3  # how many rare words a word outweighs that says what is seen
-_PRINTED_WEIGHT = 1.5  # … and one that stands for what one kind of program prints
+_DECIDES = 3  # how many rare words a word outweighs that describes a symptom
+_PRINTED_WEIGHT = 1.5  # … and one for text that one kind of program prints
 _MISSING = 4  # power of the share of a phrase that is there
 _ALSO_IN_PHRASES = 0.1  # of the words of a question that are in any phrase of a topic
 _ALSO_IN_PROSE = 0.05  # … and in the sentences about it
 _NEAR_IN_PROSE = 0.3  # the same, where no phrase is there whole; long texts share words with every question
-_WORDS_BETWEEN = 2  # that may stand between those of a phrase at no loss
+_WORDS_BETWEEN = 2  # words between those of a phrase that cost nothing
 _LEAST_WORDS = 2  # shared, for a topic to be near
 _LEAST_SHARE = 0.25  # of what the question's words weigh
 _LIKELY = 1.1  # score that makes a topic the answer where no phrase is there whole
@@ -79,7 +79,7 @@ class _Topic(NamedTuple):
 
 
 class Likely(NamedTuple):
-    """A topic and how much speaks for it."""
+    """A topic and its score."""
 
     score: float
     name: str
@@ -87,18 +87,18 @@ class Likely(NamedTuple):
 
 
 class _Spelling(NamedTuple):
-    """A name of a term: its words in order, folded and as they are written, and how much it says."""
+    """A name of a term: its words in order, folded and original, and its weight."""
 
     words: tuple[str, ...]
     as_written: tuple[str, ...]
     term: str
     weight: float
-    is_of_code: bool  # a name in capitals, TiledCopy or SYNCS: no other form of its words is it
+    is_of_code: bool  # a name in capitals, TiledCopy or SYNCS: only this form matches
 
 
 @lru_cache(maxsize=64)
 def is_about_a_fault(question: str) -> bool:
-    """Whether a question tells of something that goes wrong; others ask for a subject, or plan it.
+    """Whether a question reports a problem; others name a subject, or a plan.
 
     >>> is_about_a_fault("TMA store fails on Hopper"), is_about_a_fault("Add TMA store to the scheduler")
     (True, False)
@@ -111,7 +111,7 @@ def is_about_a_fault(question: str) -> bool:
 
 
 def weight(words: Iterable[str]) -> float:
-    """How much words say together: the fewer topics use them the more, and most if they say what is seen.
+    """The weight of words together: the fewer topics use them the higher, and highest if they describe a symptom.
 
     >>> weight({"mbarrier"}) > weight({"tile"})
     True
@@ -121,7 +121,7 @@ def weight(words: Iterable[str]) -> float:
 
 
 def score_phrase(kind: Kind, name: str, phrase: frozenset[str], question: str, words: frozenset[str]) -> float:
-    """How much speaks for a topic of which a phrase is in the question: its words, where they stand, and what else fits."""
+    """The score of a topic for a phrase in the question: its words, their positions, and other matches."""
     place = closeness(phrase, question) * _front_share(phrase, question)
     return _kind_share(kind, question) * place * weight(phrase) + _also(_topic_named(kind, name), words)
 
@@ -137,9 +137,9 @@ def _front_share(phrase: frozenset[str], question: str) -> float:
 
 
 def closeness(phrase: frozenset[str], question: str) -> float:
-    """How much less a phrase says whose words stand far from each other in a question; 1 where they are near.
+    """The factor for a phrase whose words are far from each other in a question; 1 if they are near.
 
-    Nothing where a word that says something only of its neighbour (not, out) stands away from all others of the phrase.
+    Zero if a word that only modifies its neighbour (not, out) is separate from all others of the phrase.
 
     >>> near = closeness(frozenset({"size", "flag"}), "the size flag of small tensors")
     >>> near > closeness(frozenset({"size", "flag"}), "size the tile from the budget of the card, not from an sm80 flag")
@@ -155,7 +155,7 @@ def closeness(phrase: frozenset[str], question: str) -> float:
 
 
 def _is_beside(word: str, phrase: frozenset[str], words: tuple[str, ...]) -> bool:
-    """Whether a word of a phrase stands, at one place at least, as near to another one as words of a phrase may."""
+    """Whether a word of a phrase occurs at least once as near to another one as words of a phrase may."""
     others = phrase - {word}
     reach = _WORDS_BETWEEN + 1
     places = (place for place, other in enumerate(words) if other == word)
@@ -183,7 +183,7 @@ def spells_only_ordinary_words(question: str) -> bool:
 
 
 def spells_more_than_background(question: str) -> bool:
-    """Whether a question spells a term that says more than where something happens: "mma" alone does not."""
+    """Whether a question spells a term that is more specific than a place: "mma" is not."""
     return any(not BACKGROUND.issuperset(spelling.words) for spelling in _spellings_in(question))
 
 
@@ -205,7 +205,7 @@ def terms_in(question: str, words: frozenset[str]) -> tuple[Likely, ...]:
 def likely(words: frozenset[str], question: str) -> tuple[Likely, ...]:
     """The topics that share most with a question of which no phrase is there whole, best first.
 
-    A topic that shares one word beside cards and targets, or only what weighs little in the question, is not likely.
+    A topic that shares only one word besides cards and targets, or only words with little weight, is not likely.
     """
     if words & ELSEWHERE:
         return ()
@@ -222,7 +222,7 @@ def likely(words: frozenset[str], question: str) -> tuple[Likely, ...]:
 
 
 def likeliest(words: frozenset[str], question: str) -> Likely | None:
-    """The topic that a question is most about although it names none; None where too little speaks for any."""
+    """The topic with the best score, for a question that names none; None if all scores are low."""
     topics = likely(words, question)
     return topics[0] if topics and topics[0].score >= _LIKELY else None
 
@@ -237,7 +237,7 @@ def nearest(words: frozenset[str], question: str, count: int) -> tuple[str, ...]
 
 
 def _share_of(phrase: frozenset[str], words: frozenset[str]) -> float:
-    """What the words of a phrase weigh that are there, less the more are missing; a missing card's name is missing whole."""
+    """The weight of the matching words, reduced by the missing ones; a missing card's name counts as completely missing."""
     there = weight(phrase & words)
     missing = phrase - words
     missed = weight(missing - BACKGROUND) + len(missing & BACKGROUND) * _unknown()
@@ -245,14 +245,14 @@ def _share_of(phrase: frozenset[str], words: frozenset[str]) -> float:
 
 
 def _also(topic: _Topic, words: frozenset[str]) -> float:
-    """What all words of a question count that a topic has, beside the phrase that decides."""
+    """The weight of all words of a question that a topic has, in addition to the deciding phrase."""
     in_phrases = weight(words & topic.phrase_words)
     in_prose = weight(words & topic.prose)
     return _ALSO_IN_PHRASES * in_phrases + _ALSO_IN_PROSE * in_prose
 
 
 def _is_behind(phrase: frozenset[str], question: str) -> bool:
-    """Whether all of a phrase stands behind the first preposition of a title: "hopper" in "Disable TMA for Hopper"."""
+    """Whether all of a phrase follows the first preposition of a title: "hopper" in "Disable TMA for Hopper"."""
     front = _front(question)
     return bool(front) and phrase.isdisjoint(front)
 
@@ -270,7 +270,7 @@ def _front(question: str) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _spellings_in(question: str) -> tuple[_Spelling, ...]:
-    """The spellings of terms whose words follow each other in a question; those spelled as the term is say more.
+    """The spellings of terms whose words are adjacent in a question; an exact spelling has more weight.
 
     A spelling inside a longer one is not meant: "tensor memory" in "Tensor Memory Accelerator".
     """
@@ -288,7 +288,7 @@ def _spellings_in(question: str) -> tuple[_Spelling, ...]:
 
 
 def _is_inside(span: range, others: Iterable[range]) -> bool:
-    """Whether a span lies in a longer one."""
+    """Whether a span is inside a longer one."""
     return any(len(other) > len(span) and span.start >= other.start and span.stop <= other.stop for other in others)
 
 
@@ -319,7 +319,7 @@ def _general_terms() -> frozenset[str]:
 
 
 def _said_by(row: IndexedSpelling) -> float:
-    """What a name of a term says: its rarest word and half of the others; everyday words little."""
+    """The weight of a term's name: its rarest word and half of the others; everyday words have little."""
     if len(row.words) == 1 and row.words[0] in ORDINARY:
         share = _EVERYDAY_SHARE if row.words[0] in EVERYDAY else _ORDINARY_SHARE
         return share * weight(row.words)
@@ -344,7 +344,7 @@ def _topic_named(kind: Kind, name: str) -> _Topic:
 
 @cache
 def _rarity() -> dict[str, float]:
-    """How much a word says: the fewer topics use it in names and phrases, the more; what is seen goes before all others."""
+    """The weight of a word: the fewer topics use it in names and phrases, the higher; words for symptoms have the highest."""
     rarity = {word: log(1 + len(indexed_topics()) / count) for word, count in word_uses().items()}
     rarest = max(rarity.values())
     rarity |= {word: _DECIDES * rarest for word in DECISIVE if word in rarity}
@@ -354,5 +354,5 @@ def _rarity() -> dict[str, float]:
 
 @cache
 def _unknown() -> float:
-    """How much a word says that no topic uses: as much as one that few use."""
+    """The weight of a word that no topic uses: that of a word that few use."""
     return log(1 + len(indexed_topics()) / 4)

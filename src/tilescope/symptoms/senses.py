@@ -1,4 +1,4 @@
-"""What a word means beside its neighbours, and the reason that a line quotes.
+"""The meaning of a word by its neighbours, and the reason that a line quotes.
 
 "descriptor" beside wgmma, LBO         a matrix descriptor         beside TMA, encode    a tensor map
 "barrier" beside expect_tx, parity     an mbarrier                 beside bar.sync, id   a named barrier
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class _Sense(NamedTuple):
-    """What a word means where one of its neighbours stands in the same line."""
+    """The meaning of a word if one of its neighbours is in the same line."""
 
     word: str
     meaning: tuple[str, ...]

@@ -10,7 +10,8 @@ no phrase fits whole, what shares its rare words is offered (nearest.py), never 
 An error code goes before words: "Failed to initialize the TMA descriptor 801" is 801, and no symptom of another code is it,
 however well its phrases fit. The number of an Xid line, which only the driver's log has, goes before words too.
 
-Numbers of the question are read (line_arithmetic.py): "Required: 131072, Hardware limit: 101376" says how many stages fit.
+Numbers of the question are evaluated (line_arithmetic.py): "Required: 131072, Hardware limit: 101376" gives the stages
+that fit.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ from tilescope.value import Value, row_field
 
 _SUGGESTED = 5
 _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
-_DECIDES = 3  # how many rare words a word outweighs that says what is seen
-_PRINTED_WEIGHT = 1.5  # … and one that stands for what one kind of program prints
-_BACKGROUND_WEIGHT = 1.0  # of a card's name: where something happens says little of what
-_NAMES_A_CARD = "gpucard"  # a word that every card's name brings with it (word_forms.py)
+_DECIDES = 3  # how many rare words a word outweighs that describes a symptom
+_PRINTED_WEIGHT = 1.5  # … and one for text that one kind of program prints
+_BACKGROUND_WEIGHT = 1.0  # of a card's name: a place has little to do with the cause
+_NAMES_A_CARD = "gpucard"  # a word that every card's name adds (word_forms.py)
 _NAMES_A_TARGET = "smtarget"  # … and every target, sm_90 or compute_120
 _CARDS_DIFFER = "architecture"
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
-_ANYBODYS_WORDS = 999  # "unknown error" says every program
+_ANYBODYS_WORDS = 999  # "unknown error" occurs in every program
 _IN_CUDAS_WORDS = 3.0  # how much more a CUDA error weighs whose words follow each other: "illegal instruction"
 _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
 _WANTED_SUCCESS = re.compile(r"==\s*(?:CUDA_SUCCESS|cudaSuccess)\b")  # of an assertion: what did not come back
@@ -67,7 +68,7 @@ _OF_PTXAS = frozenset(table("ptxas")) | {
     "a compiler of kernels stops",
 }
 _OF_MAPS = frozenset({"tma", "tensormap", "encode"})  # words of a question about a tensor map
-_AFTER_ANOTHER_XID = (43, 45, 154)  # the driver cleans up, or says what the card needs
+_AFTER_ANOTHER_XID = (43, 45, 154)  # the driver cleans up, or reports what the card needs
 
 Phrases: TypeAlias = "tuple[frozenset[str], ...]"
 
@@ -95,7 +96,7 @@ class Diagnosis(Value):
 
     @property
     def is_known(self) -> bool:
-        """Whether the question names something, or its numbers say something; otherwise there are only things near it."""
+        """Whether the question names something, or its numbers have a meaning; otherwise there are only similar topics."""
         return bool(self.symptoms or self.named or self.arithmetic)
 
     @property
@@ -110,11 +111,11 @@ class _Fit(NamedTuple):
     """How well the phrases of something fit a question."""
 
     phrase: frozenset[str]  # the strongest that is there whole; empty: none is
-    weight: float  # how much the phrase says, where its words stand; 0 if none is there whole
+    weight: float  # the score of the phrase at its positions; 0 if none matches completely
     shared: float  # of a phrase that is not: the share of its weight that is there, at best
 
 
-@lru_cache(maxsize=16)  # whoever explains a sentence asks several times
+@lru_cache(maxsize=16)  # cached: explaining a sentence needs it several times
 def diagnose(question: str) -> Diagnosis:
     """The symptoms and causes that `question` names: an error code, an error's name, or what somebody sees.
 
@@ -159,7 +160,7 @@ def diagnose(question: str) -> Diagnosis:
 
 
 def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[str]]:
-    """The symptom, and the cause, that most speaks for where no phrase is there whole, and no term is spelled.
+    """The symptom and the cause with the best score if no phrase matches completely and no term is spelled.
 
     Where nothing speaks for any, a title that names a card or a target says what is seen there (slow, wrong), or asks what
     the card can do. A term that says no more than a card's name does (PTX, mma) does not count as spelled.
@@ -179,7 +180,7 @@ def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[st
 
 
 def is_certain(question: str) -> bool:
-    """Whether a question says what it is: by the number of an error or of an Xid line, by a broken limit, as a line of ptxas."""
+    """Whether a question identifies itself: by the number of an error or of an Xid line, by a broken limit, as a line of ptxas."""
     has_number = bool(_codes_in(question).known or _xids_in(question))
     return has_number or bool(_limit_broken(question)) or _PTXAS_LINE.search(question) is not None
 
@@ -190,7 +191,7 @@ def _codes_in(question: str) -> MentionedCodes:
 
 
 def _limit_broken(question: str) -> str:
-    """The cause that the numbers of a question say where it speaks of tensor maps; a stride of shared memory has no such limit."""
+    """The cause that the numbers of a question about tensor maps imply; a stride of shared memory has no such limit."""
     if question_words(question).isdisjoint(_OF_MAPS) or not _has_number(question):
         return ""
     from tilescope.symptoms.line_arithmetic import limit_broken
@@ -212,7 +213,7 @@ def _has_number(question: str) -> bool:
 
 
 def score_of(diagnosis: Diagnosis) -> float:
-    """How much speaks for what a diagnosis names, to be compared with terms that the question spells as well."""
+    """The score of what a diagnosis names, for comparison with terms that the question also spells."""
     question = diagnosis.question
     words = question_words(question)
     scores = [0.0]
@@ -230,7 +231,7 @@ def score_of(diagnosis: Diagnosis) -> float:
 
 
 def _score_of_guess(diagnosis: Diagnosis) -> float:
-    """How much speaks for what a diagnosis names although no phrase of it is there whole: what it shares, or a card's name."""
+    """The score of what a diagnosis names although no phrase of it matches completely: shared words, or a card's name."""
     if not (diagnosis.symptoms or diagnosis.named):
         return 0.0
     guess = likeliest(question_words(diagnosis.question), diagnosis.question)
@@ -238,7 +239,7 @@ def _score_of_guess(diagnosis: Diagnosis) -> float:
 
 
 def _strongest_there(phrases: Phrases, question: str, words: frozenset[str]) -> frozenset[str]:
-    """Of the phrases that are there whole the one that says most; empty if none is."""
+    """The completely matching phrase with the highest weight; empty if there is none."""
     there = (phrase for phrase in phrases if phrase <= words)
     return max(there, key=lambda phrase: closeness(phrase, question) * _weight(phrase), default=frozenset())
 
@@ -259,7 +260,7 @@ def _certain(
 ) -> list[str]:
     """The symptoms that numbers name: phrases that have the code in them, the code's own, then those of Xid lines.
 
-    Of several that are one code, those come first of which the question says most.
+    Of several with one code, those that share the most with the question come first.
     """
     code_words = frozenset(map(str, codes))
     with_code = {
@@ -290,11 +291,11 @@ def _xids_in(question: str) -> tuple[int, ...]:
 def _named_causes(question: str, words: frozenset[str], symptom: Symptom | None, seen: frozenset[str]) -> list[str]:
     """The causes of which a phrase is there whole, the strongest first.
 
-    Beside a symptom that was `seen` by a phrase, a cause of it has to say something more, any other cause to say more
-    than the whole phrase: "bank conflicts in the epilogue" is not named again by "bank conflict".
+    For a symptom that was `seen` by a phrase, a cause of it needs any additional weight, and another cause needs more
+    than the whole phrase: "bank conflicts in the epilogue" is not matched again by "bank conflict".
     """
     expected = symptom.causes if symptom else ()
-    likeliest = expected[0] if expected else ""  # stays first where nothing says more than its own phrase
+    likeliest = expected[0] if expected else ""  # stays first if nothing outweighs its phrase
     seen_weight = closeness(seen, question) * _weight(seen)
     weights: dict[str, float] = {}
     for name, fit in _fits(_cause_phrases(), words, question).items():
@@ -320,7 +321,7 @@ def causes_in_reason(question: str) -> list[str]:
 
 
 def says_first_cause(diagnosis: Diagnosis) -> bool:
-    """Whether the words name the first cause, and not only the symptom that has it."""
+    """Whether the words name the first cause, and not only its symptom."""
     if diagnosis.named or not diagnosis.symptoms or not diagnosis.causes:
         return bool(diagnosis.named)
     words = question_words(diagnosis.question)
@@ -369,13 +370,13 @@ def _in_cudas_words(name: str, phrase: frozenset[str], question: str) -> float:
 
 
 def _follows(said: tuple[str, ...], asked: tuple[str, ...]) -> bool:
-    """Whether all that is said follows each other in what is asked."""
+    """Whether all words occur consecutively in the question."""
     return any(asked[place : place + len(said)] == said for place, word in enumerate(asked) if word == said[0])
 
 
 @cache
 def _words_of_errors(name: str) -> tuple[tuple[str, ...], ...]:
-    """What CUDA says of the errors that a symptom is: "an illegal instruction was encountered", folded."""
+    """CUDA's texts of the errors of a symptom: "an illegal instruction was encountered", folded."""
     codes = SEEN[name].codes if name in SEEN else ()
     return tuple(
         ordered_words(CUDA_ERROR[code].words)
@@ -390,7 +391,7 @@ def _words_of_all(phrases: Phrases) -> frozenset[str]:
 
 
 def _says_enough(phrase: frozenset[str], shared: frozenset[str], is_strange: bool) -> bool:
-    """Whether the words that a question shares with a phrase count; beside words that nobody knows, vague ones do not."""
+    """Whether the words that a question shares with a phrase count; next to unknown words, vague ones do not."""
     if not is_strange:
         return bool(shared)
     is_whole = shared == phrase
@@ -407,7 +408,7 @@ def question_words(question: str) -> frozenset[str]:
 
 
 def says_nothing_else(word: str) -> bool:
-    """Whether a word, as it was written, leads nowhere else beside a term: filler, a number, or a word of the trade."""
+    """Whether a word has no other topic next to a term: filler, a number, or a technical word."""
     if word in FILLER or word in ASKING or word.isdecimal():
         return True
     return word in written_words() or fold_word(word) in name_words()
@@ -419,7 +420,7 @@ def _known(word: str) -> str:
 
 
 def _symptoms_of_word(vague: frozenset[str]) -> list[str]:
-    """The symptoms that one of the vague words names alone."""
+    """The symptoms that a single vague word names."""
     return [name for name, phrases in _symptom_phrases().items() if any({word} in phrases for word in vague)]
 
 
@@ -447,7 +448,7 @@ def _phrases_in(phrases: Phrases) -> Phrases:
 
 @cache
 def _weights() -> dict[str, float]:
-    """How much a word says: the fewer symptoms and causes use it, the more; what decides goes before all others."""
+    """The weight of a word: the fewer symptoms and causes use it, the higher; deciding words have the highest."""
     rows = sum(topic.kind != "term" for topic in indexed_topics())
     weights = {word: log(1 + rows / count) for word, count in fault_word_uses().items()}
     weights |= {_NAMES_A_CARD: _BACKGROUND_WEIGHT}

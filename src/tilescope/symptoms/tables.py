@@ -1,4 +1,4 @@
-"""The tables of prose beside this file: what people see, why, and the words of the trade.
+"""The tables of texts in this folder: symptoms, causes, and technical terms.
 
     symptom  "illegal instruction (715)"       phrases: all words of one must be in the question
        └── cause  coordinate-16-bytes          mechanism · how to tell · fix · the tilescope command that tests it
@@ -6,12 +6,12 @@
     error    CUDA_ERROR_INVALID_HANDLE (400)   a CUDA error of which no symptom speaks: what it means
     term     "base offset"                     what it means, other spellings, what to read next
 
-A cause is written once; several symptoms point to it, in different orders, the most likely first. What a rule says too is
-quoted by its name in braces. Commands are examples that run as they stand: put your own numbers in. `word_forms.py` folds the
-words that mean the same ("stuck", "deadlock": hang).
+A cause is written once; several symptoms point to it, in different orders, the most likely first. A text that is also
+in a rule is quoted by the rule's name in braces. Commands are examples that run unchanged: replace the numbers by your
+own. `word_forms.py` folds words with the same meaning ("stuck", "deadlock": hang).
 
-Symptoms stand in several files, by who says them: symptoms.toml what people see, xid.toml the driver's log, ptxas.toml the
-assembler, asserts.toml libraries and compilers.
+Symptoms are in several files, by their source: symptoms.toml has those that users see, xid.toml the driver's log,
+ptxas.toml the assembler, asserts.toml libraries and compilers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def table_sources() -> dict[str, bytes]:
 
 @cache
 def _tables() -> dict[str, dict[str, Entry]]:
-    """All tables as they are written; TOML is read slowly, so they are kept as JSON."""
+    """All tables unchanged; parsing TOML is slow, so they are cached as JSON."""
     sources = table_sources()
     tables: Any = cached_json(
         "tables",
@@ -122,10 +122,10 @@ class Term(NamedTuple):
     meaning: str
     aliases: tuple[str, ...] = ()
     see: tuple[str, ...] = ()
-    is_general: bool = False  # stands in titles about many things: any other topic goes first
+    is_general: bool = False  # occurs in titles about many things: any other topic ranks first
 
 
-# Sentences that a rule says too: a cause quotes them by name.
+# Sentences that are also in a rule: a cause quotes them by name.
 _QUOTED = {
     "MAP_ALIGNMENTS": MAP_ALIGNMENTS,
     "SIZE_FLAG_BUG": SIZE_FLAG_BUG,
@@ -154,7 +154,7 @@ SEEN = {
 
 
 def _error_symptom(error: CudaError) -> Symptom:
-    """What is known of a CUDA error that no symptom of the table is: its names, CUDA's words, and what it means."""
+    """A CUDA error that no symptom of the table covers: its names, CUDA's text, and its meaning."""
     spellings = []
     if error.words:
         spellings.append(f'CUDA says "{error.words}"')

@@ -1,4 +1,4 @@
-"""Which targets have what a line says is missing, and which toolkits know the PTX and the targets that it names.
+"""The targets with a feature that a line reports as missing, and the toolkits for the PTX versions and targets that it names.
 
     '.tile::scatter4' not supported on … sm_120a   sm_100a, sm_103a and sm_110a have it; sm_120 stores row by row
     'cvt with .e2m1x2' … .target 'sm_120'          sm_120a and sm_120f have more than sm_120
@@ -23,7 +23,7 @@ _LEAST_TARGET = re.compile(r"requires \.?target '?(sm_\d+[af]?)'? or higher")
 _REFUSES = re.compile(
     r"not supported|unsupported|requires|not compatible|does not support|doesn't support", re.IGNORECASE
 )
-# The CUDA release with which a version of PTX came (PTX ISA, "Release Notes"). A test compares it with cuda.bindings' table.
+# The CUDA release of each version of PTX (PTX ISA, "Release Notes"). A test compares it with cuda.bindings' table.
 TOOLKIT_OF_PTX = {
     "7.0": "11.0",
     "7.1": "11.1",
@@ -52,7 +52,7 @@ TOOLKIT_OF_PTX = {
 }
 # The first toolkit whose ptxas reads it, where that is a later one (llvm/llvm-project#123898 and #125846).
 _PTXAS_OF_PTX = {"8.6": "12.8"}
-# The first version of PTX that has a target (PTX ISA, "Release Notes"); a test asks ptxas. ptxas of CUDA 13 has no sm_101.
+# The first version of PTX with a target (PTX ISA, "Release Notes"); a test runs ptxas. ptxas of CUDA 13 has no sm_101.
 FIRST_PTX = {
     "80": "7.0",
     "86": "7.1",
@@ -105,15 +105,15 @@ _SPEAKS_OF_PTX = re.compile(r"(?<!\.)\bptx|\.version\b|current version")
 
 
 class _Feature(NamedTuple):
-    """What a line says is missing: how it is spelled there and in an answer, and the features of arch.py, any of which has it."""
+    """A missing feature: its spellings in a line and in an answer, and the features of arch.py, any of which provides it."""
 
     spelling: str
     shown: str
     features: tuple[str, ...]
-    instead: str = ""  # what to do on a card that does not have it
+    instead: str = ""  # advice for a card without it
 
     def target(self, row: Arch) -> str:
-        """What to compile for; empty where the architecture does not have it."""
+        """The compilation target; empty if the architecture lacks the feature."""
         targets = [row.target(feature) for feature in self.features]
         return next((target for target in targets if target), "")
 
@@ -170,7 +170,7 @@ class _Named(NamedTuple):
 
 
 def target_sentences(text: str) -> Iterator[str]:
-    """Which architectures have what a line says is not supported, or requires."""
+    """The architectures with a feature that a line reports as unsupported or required."""
     if not _REFUSES.search(text):
         return
     plain = text.casefold()
@@ -258,7 +258,7 @@ def _toolkits_of_target(number: str, suffix: str) -> Iterator[str]:
 
 
 def _toolkit(ptx_version: str) -> str:
-    """The CUDA release of a version of PTX, and the toolkit that has it if that is a later one."""
+    """The CUDA release of a version of PTX, and the toolkit that supports it if that is a later one."""
     release = TOOLKIT_OF_PTX[ptx_version]
     if ptx_version not in _PTXAS_OF_PTX:
         return release

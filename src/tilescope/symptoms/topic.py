@@ -1,4 +1,4 @@
-"""What an explanation is: a topic with its sentences, the list of all topics, or those that are near.
+"""An explanation: a topic with its sentences, the list of all topics, or similar ones.
 
 >>> Topic("LBO", "terms", "Leading byte offset: …", see=("SBO",)).see
 ('SBO',)

@@ -1,6 +1,6 @@
 """The words of the trade: those of the names of terms and of the sentences about them.
 
-To take all sentences of the glossary apart takes long, so the result is kept.
+Parsing all sentences of the glossary takes long, so the result is cached.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAKING = ("word_forms.py", "vocabulary.py")  # another way to take words apart 
 
 
 def written_words() -> frozenset[str]:
-    """The words of the sentences about terms, in no other form than theirs: a line is a term, standing in one is not."""
+    """The words of the sentences about terms, in exactly that form: "line" is a term, "standing in line" is not."""
     return _words()["written"]
 
 

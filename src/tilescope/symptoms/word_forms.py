@@ -22,7 +22,7 @@ from tilescope.symptoms.tables import table
 
 MAX_WORDS = 200  # of a question: the first and the last of a pasted log
 MAX_CHARACTERS = 20_000
-_BETWEEN = " | "  # phrases that are taken apart together: no phrase has it
+_BETWEEN = " | "  # phrases that are parsed together: no phrase contains it
 _ALIKE = 0.83  # how like a known word another is spelled to be read as it
 _MISSPELT_LETTERS = 5  # the fewest of a word that may be misspelt
 _STEM_LETTERS = 4  # a shorter word is no form of another
@@ -52,7 +52,7 @@ _RAW = {
         "of_neighbours",
     )
 }
-# What several words say together, the longest first: "shared memory" before "memory".
+# The meaning of several words together, the longest first: "shared memory" before "memory".
 _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
 _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
 _PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|\dd\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
@@ -65,12 +65,12 @@ _JOINTS = re.compile(
     r"(?:(?<=[a-z])|(?<=[A-Z]\d)|(?<=[A-Z]\d\d)|(?<=[A-Z]\d{3}))(?=[A-Z]{1,2}[a-z]{2})"
     r"|(?<=[A-Z]{3})(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{3})"
 )
-# Cards and families by name: "does it run on Thor" asks what "does it run on a 4090" asks.
+# Cards and families by name: "does it run on Thor" is the same question as "does it run on a 4090".
 _GPU = re.compile(rf"\b(?:{'|'.join(_WORDS['gpus']['words'].split())})\b")
 _CARD = re.compile(r"\b([rg]tx)(\d{4})")  # RTX5090
 # A model with its size and its types: DeepSeek-R1-0528-NVFP4, Qwen3.6-27B
 _MODEL = re.compile(rf"\b(?:{'|'.join(_WORDS['models']['words'].split())})[\w.]*(?:-[\w.]+)+", re.IGNORECASE)
-_FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 beside another percentage is none
+_FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 near another percentage is not
 _FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
 # What a change does, before what it is about: "[Bugfix] Update grouped GEMM to use TMA descriptors" updates no descriptor.
 _CHANGE = re.compile(
@@ -175,7 +175,7 @@ def _percentages(text: str) -> list[str]:
 
 @lru_cache(maxsize=8192)
 def fold_word(word: str) -> str:
-    """The word that stands for all that mean the same; of others the stem, so that their forms agree.
+    """The representative of words with the same meaning; for others the stem, so that their forms agree.
 
     >>> fold_word("deadlock"), fold_word("chunks"), fold_word("overlapping") == fold_word("overlaps")
     ('hang', 'chunk', True)
@@ -225,15 +225,16 @@ def _with_folded(words: list[str]) -> frozenset[str]:
 
 ASKING = _with_folded(_RAW["asking"])
 VAGUE = _with_folded(_RAW["vague"])
-DECISIVE = _with_folded(_RAW["decisive"])  # what is seen, whatever stands beside it
+DECISIVE = _with_folded(_RAW["decisive"])  # describes a symptom, with any other words
 CONTEXT = _with_folded(_RAW["context"])  # words of the trade, though no phrase has them
 ELSEWHERE = _with_folded(_RAW["elsewhere"])  # a question with one of these is not about tiles
-UNLIKE = _with_folded(_RAW["unlike"])  # words of their own, however like a known one they are spelled
-OF_NEIGHBOURS = _with_folded(_RAW["of_neighbours"])  # of a phrase: they say something of the word beside them
-PRINTED = frozenset(map(fold_word, MARKS))  # each stands for what one kind of program prints
+UNLIKE = _with_folded(_RAW["unlike"])  # separate words, even if they are spelled like a known one
+OF_NEIGHBOURS = _with_folded(_RAW["of_neighbours"])  # of a phrase: they modify the adjacent word
+PRINTED = frozenset(map(fold_word, MARKS))  # each represents what one kind of program prints
 FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
 EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
-ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another word of the trade beside them
-# Where something happens, which says little of what: cards, families, targets, head dimensions; and what a change is for.
+ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another technical word near them
+# Places, which have little to do with the cause: cards, families, targets, head dimensions; and the purpose of a
+# change.
 BACKGROUND = _with_folded([*_WORDS["gpus"]["words"].split(), *_WORDS["purpose"]["words"].split()])
 BACKGROUND |= {"gpucard", "smtarget", "sm", "headdim"}

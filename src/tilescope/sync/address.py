@@ -1,4 +1,4 @@
-"""Where things lie in the 64-bit space of generic addresses.
+"""The windows of the 64-bit generic address space.
 
     0x7c00_0000_0000   parameters of the kernel (and its .const variables are global memory)
     0x7d00_0000_0000   local memory: every thread sees its own
@@ -30,7 +30,7 @@ SHARED_OFFSET_MASK = (1 << SHARED_RANK_SHIFT) - 1
 SHARED_RESERVED_BYTES = 0x400
 BUFFER_ALIGNMENT_BYTES = 128  # of a block's shared memory and a thread's local memory in their arrays
 
-# where the window of a space begins; what lies in none is global memory
+# start of each space's window; addresses outside all windows are global memory
 WINDOWS: dict[Space, int] = {"param": PARAM_WINDOW, "local": LOCAL_WINDOW, "shared": SHARED_WINDOW}
 
 
@@ -43,7 +43,7 @@ def is_in_window(space: Space, address: Addresses) -> npt.NDArray[np.bool_]: ...
 
 
 def is_in_window(space: Space, address: int | Addresses) -> bool | npt.NDArray[np.bool_]:
-    """Whether a generic address, or each of an array, lies in the window of a space.
+    """Whether a generic address, or each of an array, is in the window of a space.
 
     >>> is_in_window("shared", SHARED_WINDOW + 0x400), is_in_window("local", SHARED_WINDOW + 0x400)
     (True, False)

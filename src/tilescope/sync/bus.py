@@ -1,4 +1,4 @@
-"""Who hears of events, and the two questions that are answered.
+"""Delivers events to subscribers, and two questions to the one that answers them.
 
 An instruction emits, whoever listens. Two answers flow back, each through one method:
 
@@ -38,7 +38,7 @@ class Immediate:
         return _NO_STALE_VALUES
 
     def passing_lanes(self, test: MbarrierTest) -> Flags:
-        """As the mbarrier says."""
+        """Use the mbarrier's own answer."""
         return test.passes
 
 
@@ -59,7 +59,7 @@ class Bus:
         self.is_heard = self.is_heard or Load in handlers or Store in handlers
 
     def answer_by(self, answers: Answers) -> None:
-        """Let somebody answer from now on; it hears of loads and tests by being asked."""
+        """Set the answerer; it sees loads and tests by being called for them."""
         self._answers = answers
         self.is_heard = True
 

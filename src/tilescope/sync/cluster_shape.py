@@ -1,4 +1,4 @@
-"""The shape of a cluster: its blocks and their threads as lanes, and where shared addresses lie in one array for all blocks.
+"""The shape of a cluster: its blocks and their threads as lanes, and the positions of shared addresses in one array of all blocks.
 
 A block without a cluster is a cluster of one. Threads are lanes of one long row: block after block, each padded to whole
 warps, so that lane // 32 is a warp.

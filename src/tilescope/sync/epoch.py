@@ -24,7 +24,7 @@ Epochs = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 COLUMN_END = 1 << 17
 PC_END = 1 << 17
 EPOCH_END = 1 << 27
-PENDING = EPOCH_END - 1  # the epoch of pending work: nobody can be ordered after it yet
+PENDING = EPOCH_END - 1  # the epoch of pending work: nothing can be ordered after it yet
 
 _PC_SHIFT = 17
 _STRONG_SHIFT = 34
@@ -58,7 +58,7 @@ def pack_stamps(base: int, columns: Columns | int, epochs: Epochs | int) -> Stam
 
 
 def stamp_of_epoch(epoch: int) -> int:
-    """The part of a stamp that says when.
+    """The part of a stamp with the time.
 
     >>> unpack_stamp(stamp_of_epoch(12) | 3)
     Stamp(column=3, epoch=12, pc=0, is_strong=False)

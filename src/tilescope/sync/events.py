@@ -82,7 +82,7 @@ class Store:
         return _equal_rows(self.held, self.values)
 
     def overwritten_lane(self) -> int:
-        """The index of a lane whose value another lane of this store replaced by a different one; `stored` says that there is one."""
+        """The index of a lane whose value another lane of this store overwrote with a different one; `stored` says that there is one."""
         assert self.stored is not None
         return int(np.argmin(_equal_rows(self.stored, self.values)))
 
@@ -100,7 +100,7 @@ class Atomic:
     access: AccessSemantics | None
     cost: AccessCost | None
     adds_floats: bool
-    word_lanes: LaneNumbers  # of the elements of a vector, each an atomic by itself
+    word_lanes: LaneNumbers  # of the elements of a vector, each a separate atomic
     word_addresses: Addresses
     word_places: Addresses
     word_bytes: int
@@ -127,13 +127,13 @@ class CpAsyncIssued:
 
 @dataclass(slots=True, eq=False)
 class CopyRequested:
-    """One lane executes a bulk or tensor copy, whatever the number of blocks that receive it."""
+    """One lane executes a bulk or tensor copy, for any number of receiving blocks."""
 
     pc: int
     lane: int
     direction: Literal["load", "store", "reduce"]
     map_number: int | None  # None: a bulk copy
-    rows: int  # that lie in the tensor; a bulk copy is one
+    rows: int  # that are inside the tensor; a bulk copy is one
     row_bytes: int
 
 

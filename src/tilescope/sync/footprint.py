@@ -52,7 +52,7 @@ class Rows:
         return cells
 
     def whole_cells(self, cell_bytes: int) -> CellNumbers:
-        """The cells that lie wholly in the rows.
+        """The cells that are completely inside the rows.
 
         >>> Rows(np.array([8]), 40).whole_cells(16).tolist()
         [1, 2]

@@ -1,4 +1,4 @@
-"""Happens-before, as a run of roles reports and asks about it.
+"""The interface to happens-before for a run of roles.
 
     Interpreter ── begin_access, release, pass_wait … ──▶ RoleClocks: what holds in every order of the roles (vector clocks)
                 ◀── is_ordered? is_fenced? ─────────────  OneOrder: what is pending in the one order that a search tries
@@ -47,7 +47,7 @@ class OrderReports:
     """What a run reports of phases, blocks and registers. `OneOrder` has no use for it, so nothing is done here."""
 
     def snapshot(self, agent: int) -> Clock | None:
-        """An agent's vector clock, for what it issues now; None if one order alone is looked at."""
+        """An agent's vector clock, for work that it issues now; None if only one order is examined."""
         return None
 
     def release(
@@ -120,7 +120,7 @@ class OrderReports:
 class HappensBefore(OrderReports, ABC):
     """The reports, and the questions that every kind of order has to answer."""
 
-    is_one_order: bool  # one order of many is looked at; what may happen in others is not asked
+    is_one_order: bool  # only one order of many is examined; other orders are not considered
 
     @abstractmethod
     def clone(self) -> Self:
@@ -172,7 +172,7 @@ class HappensBefore(OrderReports, ABC):
 
     @abstractmethod
     def is_fenced(self, access: Access, kind: str, by: Iterable[int] | None, agent: int) -> bool:
-        """Whether a fence is between an access and the agent's; `by` says whose fences count, None all."""
+        """Whether a fence is between an access and the agent's; `by` selects whose fences count, None all."""
 
     # init
 

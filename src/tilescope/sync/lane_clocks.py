@@ -17,8 +17,8 @@ always happen before, and its own copies once it has waited for them.
     fence.proxy.async   copies HAPPENS_BEFORE to ASYNC_…
     shfl.sync, wgmma …  lanes converge: EXECUTED alone is joined, since no memory is ordered
 
-This class serves one run, which knows data: it is mutable and compares thousands of epochs with one integer (`settled`).
-`role_clocks` serves the search over all orders.
+This class serves one run, whose data is known: it is mutable and compares thousands of epochs with one integer
+(`settled`). `role_clocks` serves the search over all orders.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FIRST_ROWS = 4
 
 
 class VectorClock(NamedTuple):
-    """What a release carries: the clocks of its own cluster, and those of other clusters that it has acquired."""
+    """The content of a release: the clocks of its own cluster, and those of other clusters that it has acquired."""
 
     cluster: int
     vectors: Vectors
@@ -61,11 +61,11 @@ class VectorClock(NamedTuple):
 
     @property
     def over(self) -> Vector:
-        """What has completed, visible or not: enough where nobody reads what was written."""
+        """Completed accesses, visible or not: enough for writes after reads."""
         return np.asarray(np.maximum(self.vectors[HAPPENS_BEFORE], self.vectors[EXECUTED]))
 
     def only_executed(self, columns: Sequence[int] = ()) -> VectorClock:
-        """A clock that orders execution alone; memory only in some columns."""
+        """A clock that orders only execution; memory only in some columns."""
         vectors = np.zeros_like(self.vectors)
         vectors[EXECUTED] = self.vectors[EXECUTED]
         present = [column for column in columns if column < vectors.shape[1]]
@@ -205,7 +205,7 @@ class LaneClocks:
         return rows
 
     def _rows_alone(self, lanes: LaneNumbers) -> list[int]:
-        """The rows of some lanes, split off so that nobody else shares them."""
+        """The rows of some lanes, copied so that no other lane shares them."""
         row = self._row_of(lanes)
         if row is not None and self._lanes_of_row[row] == len(lanes):
             return [row]
@@ -292,7 +292,7 @@ class LaneClocks:
         return VectorClock(self.cluster, vectors, {})
 
     def release_execution(self, lanes: LaneNumbers) -> VectorClock:
-        """What has completed when some lanes do something that releases no memory; they begin a new epoch."""
+        """The completed accesses when some lanes do something that releases no memory; they begin a new epoch."""
         clock = self.release(lanes)
         return clock.only_executed()
 
@@ -369,7 +369,7 @@ class LaneClocks:
         return unshared is not None and bool(unshared[lanes].any())
 
     def converge(self, lanes: LaneNumbers, group_lanes: int) -> None:
-        """Lanes of a group converge: whatever each executed has completed for all of them."""
+        """Lanes of a group converge: each lane's completed accesses count as completed for all of them."""
         executed = self._rows[self._rows_of(lanes), EXECUTED].max(axis=0)
         executed[lanes] = np.maximum(executed[lanes], self.own[lanes])
         alone = self._rows_alone(lanes)

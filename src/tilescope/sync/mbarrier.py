@@ -3,8 +3,8 @@
     63      62 … 43       42     41 … 21       20 … 1       0
     phase   - pending      0     - tx bytes    - expected   0        each count negated, in two's complement
 
-A phase ends when no arrival is pending and the bytes that came equal those expected; then the phase bit flips and
-pending starts again from expected. All of it was measured on an H200: 1,000 random sequences, no exception.
+A phase ends when no arrival is pending and the received bytes equal those expected. Then the phase bit flips and
+pending starts again from expected. All of it was measured on an H200: 1,000 random sequences without a difference.
 
 Arrivals beyond pending are a fault only within one instruction, where the lanes of a warp add up: four lanes that arrive at once
 at a barrier with one pending. Single arrivals one after another end phase after phase instead, and nothing is reported.
@@ -51,7 +51,7 @@ OUTSTANDING_BYTES = ARGUMENT.worded(limit="an mbarrier counts at most 2^20 - 1 b
 COUNTED_BYTES = ARGUMENT.worded(limit="bytes are an unsigned 32-bit number")
 ARRIVALS = rule(
     "mbarrier-arrivals",
-    "One instruction, all lanes of its warp together, adds no more arrivals than are pending.",
+    "One instruction, over all lanes of its warp, adds at most as many arrivals as are pending.",
     argument="count",
     found="{arrivals:arrival} with {pending} pending",
     limit="more arrivals than pending in one instruction (lanes of a warp add up) are a launch failure",
@@ -64,7 +64,7 @@ ARRIVALS = rule(
 )
 BYTES = rule(
     "mbarrier-bytes",
-    "At most 2^20 - 1 bytes are outstanding on an mbarrier, either way.",
+    "An mbarrier has at most 2^20 - 1 outstanding bytes, in either direction.",
     argument="bytes",
     found="{tx_bytes} bytes outstanding",
     limit="an mbarrier counts from {least} to {most} bytes",
@@ -243,7 +243,7 @@ class Mbarrier(Value):
         number = _word(token)
         if number >> _ZERO_BIT & 1:
             raise TOKEN.error(word=number, bit=_ZERO_BIT)
-        unknown = (1 << _TOKEN_BIT - _TX_BIT) - 1  # the low bits of the field lie in the lower half
+        unknown = (1 << _TOKEN_BIT - _TX_BIT) - 1  # the low bits of the field are in the lower half
         highest_field = number >> _TX_BIT & ~unknown
         lowest, highest = _tx_bytes(highest_field + unknown), _tx_bytes(highest_field)
         return MbarrierToken(number >> _PHASE_BIT, -(number >> _PENDING_BIT) % ARRIVALS_END, lowest, highest)

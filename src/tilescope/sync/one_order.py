@@ -1,10 +1,10 @@
-"""What is pending in one order of many: the search that tries every order uses it in place of clocks.
+"""Pending operations in one order of many: the search over every order uses it in place of clocks.
 
     role    write a ─────────▶ next step         an access of one warp is pending until its next step,
     role    write a ──────────────────▶ sync     that of several warps until all of them have synchronized or arrived
     TMA     copy into a ──────────▶ bytes land
 
-Nothing is asked about other orders: an access that begins while a conflicting one is pending is a data race in this order.
+Other orders are not considered: an access that begins while a conflicting one is pending is a data race in this order.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class OneOrder(HappensBefore):
         self.fenced |= {(access.key, kind, agent) for access in covered}
 
     def is_fenced(self, access: Access, kind: str, by: Iterable[int] | None, agent: int) -> bool:
-        """Whether a fence came after the access; `by` says whose fences count, None all."""
+        """Whether a fence came after the access; `by` selects whose fences count, None all."""
         return any(
             (key, fence) == (access.key, kind) and (by is None or fencer in by) for key, fence, fencer in self.fenced
         )

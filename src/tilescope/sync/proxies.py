@@ -43,7 +43,7 @@ TCGEN05_AFTER = Fence("tcgen05.after", "tcgen05.fence::after_thread_sync", "seco
 MBARRIER_INIT = Fence("mbarrier_init", "fence.mbarrier_init.release.cluster", "first")
 PROXY_TENSORMAP = Fence("proxy.tensormap", "fence.proxy.tensormap::generic", "any")  # .release, then .acquire
 WGMMA = Fence("wgmma", "wgmma.fence.sync.aligned", "second")
-# kinds that are kept for accesses to slots
+# kinds of accesses to slots that are recorded
 ACCESS_FENCES = tuple(fence.kind for fence in (PROXY_ASYNC, TCGEN05_BEFORE, TCGEN05_AFTER))
 
 
@@ -56,15 +56,15 @@ class FenceRule(NamedTuple):
     second: AccessKind
     fence: Fence
     severity: Severity  # of a missing fence
-    between_agents: bool = False  # one agent alone needs none
+    between_agents: bool = False  # within one agent none is needed
 
 
 def _rows() -> Iterator[FenceRule]:
     """Every row; a comment names the rule of a run where it is not run-proxy-fence."""
     for unit in ASYNC_PROXY:
         yield FenceRule("smem", "generic", True, unit, PROXY_ASYNC, "error")
-        # A write after a read: the barrier orders the two, and the read has its value. A strict reading of the documentation asks
-        # for the fence; public kernels have none. The search notes it; one run does not.
+        # A write after a read: the barrier orders the two, and the read has its value. A strict reading of the
+        # documentation requires a fence; public kernels have none. The search notes it, and a run does not.
         yield FenceRule("smem", "generic", False, unit, PROXY_ASYNC, "note")
         # cp.async writes by the generic proxy. run-cp-async-fence: before tensor cores public kernels have no fence, and work
         copied: Severity = "note" if unit in _TENSOR_CORES else "error"

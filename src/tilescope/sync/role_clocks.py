@@ -17,9 +17,9 @@ the same phase in every order, there is no deadlock, and what the clocks order i
     a phase     if everything that raises its count (expected bytes, cp.async without .noinc) happens-before an
                 arrival that it needs: so it ends when all of it has come, and not before
 
-Where a phase is not determined, an `Ambiguity` is kept, and every order is tried. Clocks are joined at waits, and by arrivals
-alone: if all operations of a phase are arrivals that happen-before an agent's action, so does the end of the phase. A
-landing happens-before nothing but a wait that passed, however long ago the copy was issued.
+If a phase is not determined, an `Ambiguity` is stored, and every order is tried. Clocks are joined at waits and at
+arrivals: if all operations of a phase are arrivals that happen-before an agent's action, so does the end of the phase.
+A landing happens-before only a wait that passed, even if the copy was issued long ago.
 
 The second row of a clock is what data follows: an arrival at another block's barrier with scope cta leaves it out.
 
@@ -59,7 +59,7 @@ class Ambiguity(NamedTuple):
 
 
 class DelayedArrival(NamedTuple):
-    """An arrival of several warps, of which one may have gone on before the last has arrived.
+    """An arrival of several warps, one of which may have continued before the last has arrived.
 
     It is complete for whoever comes after a later synchronization of the warps, or after a phase in which it counted.
     """
@@ -70,7 +70,7 @@ class DelayedArrival(NamedTuple):
 
 
 class ArrivalPhase(NamedTuple):
-    """A phase that ended by arrivals alone: its end happens-before whatever all of them happen-before."""
+    """A phase that ended by arrivals only: its end happens-before whatever all of them happen-before."""
 
     phase: int
     clock: Clock
@@ -86,7 +86,7 @@ class RegisterRise(NamedTuple):
 
 
 class RoleClocks(HappensBefore):
-    """The vector clocks of agents, and what barriers, accesses and fences hand on through them."""
+    """The vector clocks of agents, and the clocks that barriers, accesses and fences pass between them."""
 
     is_one_order = False
 
@@ -125,7 +125,9 @@ class RoleClocks(HappensBefore):
         self.remote: dict[tuple[int, int], int] = {}  # block, column: a value that some agent of the block must have
         self.local: dict[tuple[int, int], int] = {}  # the same where it does no harm
         self.register_rises: dict[int, list[RegisterRise]] = {}  # block: what its agents took
-        self.register_falls: dict[int, int] = {}  # block: registers that are given back whatever others take
+        self.register_falls: dict[
+            int, int
+        ] = {}  # block: registers that are released, independent of the requests of others
 
     def clone(self) -> RoleClocks:
         """An independent copy; the arrays are shared, and never changed in place."""
@@ -286,7 +288,7 @@ class RoleClocks(HappensBefore):
         return None if self._is_phase_over(clock, barrier, phase) else issuer
 
     def pass_poll(self, flag: int, phase: int, agent: int) -> None:
-        """A poll passes: the agent acquires what was released up to the value, whatever came later."""
+        """A poll passes: the agent acquires the releases up to the value, and no later ones."""
         clock = self.clock[agent]
         if phase >= 0:
             np.maximum(clock, self.released_at[flag, phase], out=clock)
@@ -366,7 +368,7 @@ class RoleClocks(HappensBefore):
                     self.fenced[access.key, kind] = (*before, self._own_epoch(agent))
 
     def is_fenced(self, access: Access, kind: str, by: Iterable[int] | None, agent: int) -> bool:
-        """Whether a fence is between an access and the agent's; `by` says whose fences count, None all."""
+        """Whether a fence is between an access and the agent's; `by` selects whose fences count, None all."""
         clock = self.clock[agent]
         return any(
             clock[-1, fencer] >= time and (by is None or fencer in by)
@@ -386,10 +388,10 @@ class RoleClocks(HappensBefore):
     def is_initialised(self, barrier: int, agent: int, issued_at: Clock | None) -> bool:
         """Whether the init of a barrier happens-before the agent's action."""
         clock = self.clock[agent] if issued_at is None else issued_at
-        maker, time = self.initialised.get(barrier, (agent, self.epoch(agent) + 1))  # by nobody: in the future
+        maker, time = self.initialised.get(barrier, (agent, self.epoch(agent) + 1))  # by no agent: in the future
         if clock[-1, maker] >= time:
             return True
-        # an arrival that releases no data hands on what fence.mbarrier_init has released
+        # an arrival that releases no data passes on what fence.mbarrier_init has released
         return bool(clock[0, maker] >= time) and self.is_init_fenced(barrier, agent, issued_at)
 
     def is_init_fenced(self, barrier: int, agent: int, issued_at: Clock | None) -> bool:

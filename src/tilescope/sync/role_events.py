@@ -1,11 +1,12 @@
-"""The events of roles: what `sync.events` says of lanes and addresses, said of agents and of numbered barriers and slots.
+"""The events of roles: those of `sync.events`, with agents for lanes, and numbered barriers and slots for addresses.
 
     one run       MbarrierArrive(pc 12, lanes 0-31, address 0x400, arrivals 32)    32 threads arrived at an address
     all orders    MbarrierArrive(barriers (0,), arrivals 32)                       an agent arrives at barrier 0, whenever it comes
 
-A class has the name of the event that a kernel emits for the same operation, and the names of its fields. What only a run
-knows is left out: its lanes, the phase that it met, whether a test passed. A few operations have no event of a run,
-because a run sees them as loads, stores and special registers: waits that loop, flags in global memory, other grids, setmaxnreg.
+A class has the name of the event that a kernel emits for the same operation, and the names of its fields. Facts that
+only a run has are omitted: its lanes, the phase, and whether a test passed. A few operations have no event of a run,
+because a run sees them as loads, stores and special registers: waits that loop, flags in global memory, other grids,
+setmaxnreg.
 
 Barriers and slots are instances, one for each block that an action reaches.
 """
@@ -27,7 +28,7 @@ class Action:
     barriers: tuple[int, ...] = ()
     slots: tuple[int, ...] = ()
     mask_beyond: int = 0  # a mask that names blocks beyond the cluster, as it was written; else 0
-    step: object = None  # where it came from: handed back with a mistake, and not looked at
+    step: object = None  # its origin: returned with a mistake, and not interpreted
 
     @property
     def barrier(self) -> int:

@@ -1,4 +1,4 @@
-"""A role program: what the roles of a kernel do, as plain values. Clocks and search work on it, whatever it came from.
+"""A role program: the operations of a kernel's roles as plain values. Clocks and search work on it, independent of its origin.
 
     producer   expect full[0], 4096 bytes    copy into a[0], for full[0]
     consumer   wait full[0], parity 0        read a[0]

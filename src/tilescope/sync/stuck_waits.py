@@ -4,8 +4,9 @@
     3 of 4 arrivals, no bytes missing        the count of mbarrier.init exceeds the arrivals
     0 of 4 arrivals, no bytes expected       the wait may have the wrong parity, or somebody never arrives
 
-A deadlock usually has one cause: a phase that got something, but not all. The other waits are its consequences. A run knows
-what a phase has got. The search also knows which agents would still arrive, and asks that on top.
+A deadlock usually has one cause: a phase that received some of its arrivals or bytes, but not all. The other waits are
+its consequences. A run knows what a phase has received. The search also knows which agents would still arrive, and uses
+that in addition.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class PhaseProgress(NamedTuple):
 
     @property
     def is_partly_complete(self) -> bool:
-        """Whether it got some, but not all, of its arrivals or bytes: the likely cause of a deadlock."""
+        """Whether it received some, but not all, of its arrivals or bytes: the likely cause of a deadlock."""
         return self.lack != "everything"
 
 

@@ -1,4 +1,4 @@
-"""A sound tensor map of whatever kind: its arguments, what the rules found, and the sizes of a copy.
+"""A valid tensor map of any kind: its arguments, its findings, and the sizes of a copy.
 
 arguments ── examination ──▶ record, violations ──▶ a map, with its findings
                                            └──────▶ TensorMapError, with every violation
@@ -86,7 +86,7 @@ class AnyMap(Value):
         return encoded(self._record)
 
     def replace(self, **fields: Any) -> Self:
-        """The map after tensormap.replace (or, for an address alone, cuTensorMapReplaceAddress).
+        """The map after tensormap.replace (or, if only the address changes, cuTensorMapReplaceAddress).
 
         >>> from tilescope.tensor_map import TensorMap
         >>> TensorMap("bf16", (64, 64), (128,), (64, 64)).replace(address=0x1000).address

@@ -31,7 +31,7 @@ from tilescope.tensor_map.samples import CUDA_H
 _ARRAY = "ts.TensorMap.from_array({}, (64, 64))"
 ARRAY_INTERFACE = rule(
     "array-interface",
-    "An array says where its elements are: __array_interface__, __cuda_array_interface__ or __dlpack__.",
+    "An array describes its memory by __array_interface__, __cuda_array_interface__ or __dlpack__.",
     argument="array",
     found="a {type}[[ ({error})]]",
     limit="an array with __array_interface__, __cuda_array_interface__ or __dlpack__",
@@ -45,7 +45,7 @@ ARRAY_INTERFACE = rule(
 )
 ARRAY_STRIDES = rule(
     "array-strides",
-    "The last axis of an array steps one element, and no axis steps backwards.",
+    "Elements of the last axis of an array are contiguous, and no axis has a negative stride.",
     argument="array",
     found="elements of the last axis are {stride_bytes} bytes apart",
     limit="the innermost dimension steps one element, {element_bytes} bytes",
@@ -150,7 +150,7 @@ def _driver_strides(whole: Metadata, dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def metadata(array: object) -> Metadata:
-    """Pointer, shape, strides and type of whatever array this is.
+    """Pointer, shape, strides and type of any supported array.
 
     >>> metadata(np.zeros((4, 8), "float16"))[1:3]
     ((4, 8), (16, 2))
@@ -161,7 +161,7 @@ def metadata(array: object) -> Metadata:
             facts = read(array)
         except RuleError:
             raise
-        except Exception as error:  # noqa: BLE001  a foreign array may raise whatever it likes
+        except Exception as error:  # noqa: BLE001  a foreign array may raise anything
             refused = f"{type(error).__name__}: {shortened(str(error))}"
         else:
             if facts is not None:
@@ -193,7 +193,7 @@ def _from_interface(array: object) -> Metadata | None:
     shape = tuple(map(int, interface["shape"]))
     strides = tuple(map(int, interface.get("strides") or _packed_strides(shape, dtype.itemsize)))
     address = int((interface.get("data") or (0,))[0])
-    element = getattr(array, "dtype", dtype)  # typestr spells ml_dtypes as raw bytes; dtype knows better
+    element = getattr(array, "dtype", dtype)  # typestr spells ml_dtypes as raw bytes; dtype has the name
     return Metadata(address, shape, strides, _element(element), dtype.itemsize)
 
 

@@ -45,10 +45,10 @@ class Check(NamedTuple):
     find: Callable[[Any], Iterable[Violation]]  # the violations of a record that breaks the rule
     broken: Callable[[Any], bool] = _always  # whether a record whose options concern the rule breaks it
     concerns: Callable[[MapOptions], bool] = _always  # whether maps with these options can break it
-    only: tuple[MapSubject, ...] | None = None  # of the kinds that the rule speaks of; None: all of them
+    only: tuple[MapSubject, ...] | None = None  # of the kinds that the rule applies to; None: all of them
 
     def is_about(self, subject: MapSubject) -> bool:
-        """Whether it is asked of maps of this kind."""
+        """Whether it applies to maps of this kind."""
         return subject in (self.rule.subjects if self.only is None else self.only)
 
 

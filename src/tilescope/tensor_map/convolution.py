@@ -1,7 +1,7 @@
 """The walk of a convolution over its input: corners, traversal strides, and the offsets of each filter tap.
 
-A filter with padding p, dilation e and stride t stands on a base pixel, the corner of its taps; the corners bound where
-it may stand, the offsets pick the tap. In each dimension:
+A filter with padding p, dilation e and stride t has a base pixel, the corner of its taps. The corners bound the base
+pixel, and the offsets select the tap. In each dimension:
 
     pass      walks over   lower                     upper                     step   offset of tap r
     forward   the image    -p                        p - (taps - 1) * e        t      r * e
@@ -68,7 +68,8 @@ _TAPS_APART = CONVOLUTION_EXTENTS.worded(
 _DGRAD = 'ts.tensor_map.Convolution.of((1, 8, 8, 64), (64, 3, 3), "f16", direction="dgrad", stride={stride})'
 CONVOLUTION_IM2COL = rule(
     "convolution-im2col",
-    "An im2col map walks one, two or three dimensions, in even steps; the gradient of the input does so for stride 1 alone.",
+    "An im2col map covers one, two or three dimensions with constant steps. The gradient of the input has constant "
+    "steps only for stride 1.",
     argument="image",
     found="an image of {image_rank} extents and filters of {filters_rank}",
     limit="an image is N, one to three extents and C; filters are their count and as many extents",
@@ -90,7 +91,7 @@ _STRIDED_DGRAD = CONVOLUTION_IM2COL.worded(
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What a convolution decides: arguments of its map, and what a pass says beside them."""
+    """The result of a convolution: arguments of its map, and facts of a pass."""
 
     dims: tuple[int, ...]  # driver order, like everything up to the corners
     element_strides: tuple[int, ...]
@@ -227,7 +228,7 @@ def _positive(argument: str, value: object) -> int:
 
 
 def _at_least(least: int, argument: str, value: object, rank: int) -> tuple[int, ...]:
-    """`rank` integers of at least `least`; one stands for all of them."""
+    """`rank` integers of at least `least`; one integer is repeated for all dimensions."""
     numbers = integers(argument, value) if isinstance(value, list | tuple) else (integer(argument, value),)
     if len(numbers) == 1:
         numbers *= rank

@@ -1,4 +1,4 @@
-"""A copy through a tensor map: one instruction, with what it is told beside the map."""
+"""A copy through a tensor map: one instruction with its operands."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ REDUCTIONS: dict[str, tuple[str, ...]] = {
 class Copy(NamedTuple):  # made for every copy: a frozen dataclass takes four times as long to make
     """One use of a map by an instruction."""
 
-    tensor_map: Any  # of whatever kind
+    tensor_map: Any  # of any kind
     direction: Direction
     coords: tuple[int, ...]  # driver order; gather4 and scatter4: column, then four rows
     smem_address: int = 0
     offsets: tuple[int, ...] = ()  # im2col: W, H, D; im2col-wide: halo, offset
     reduce: str | None = None
     rows4: bool = False  # tile::gather4 or tile::scatter4
-    cluster: bool = False  # to .shared::cluster, as a multicast goes; else to the .shared::cta of its own block
+    cluster: bool = False  # to .shared::cluster, as for a multicast; else to the .shared::cta of its own block

@@ -13,7 +13,7 @@ from tilescope.value import Row, Value
 
 @dataclass(frozen=True, slots=True)
 class MapDifference(Value):
-    """One thing that differs, and how each map has it; "-" where a map does not have it at all."""
+    """One difference, with the value of each map; "-" if a map does not have it."""
 
     name: str
     one: str
@@ -46,7 +46,7 @@ class TensorMapDiff(Value):
 
     @classmethod
     def of(cls, one: AnyMap, other: AnyMap) -> TensorMapDiff:
-        """Compare two maps of whatever kinds."""
+        """Compare two maps of any kinds."""
         words: tuple[MapDifference, ...] = ()
         if is_encodable(one) and is_encodable(other):
             words = differing(_words(one), _words(other))

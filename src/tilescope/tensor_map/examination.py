@@ -1,11 +1,11 @@
-"""From the arguments of a map to a record, and to everything that the rules say of it.
+"""From the arguments of a map to a record, and to all results of the rules.
 
     arguments ── readers ──▶ record ── checks ──▶ violations
                     │                     ▲
                     └── what cannot be read is a violation too; checks that read it are not asked
 
-What the options decide is settled once for all maps that are written with the same: their rows, and the checks that
-concern them.
+Facts that follow from the options are computed once for all maps with the same options: their rows, and the checks that
+apply to them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _WHICH = {
     1: "one for each dimension but the innermost",
     2: "one for each of W, H, D",
 }
-# They stand for what could not be read; no check looks at them.
+# Stand-ins for arguments that could not be read; no check uses them.
 _STAND_INS: Mapping[str, object] = {
     "data_type": DATA_TYPE["uint8"],
     "interleave": INTERLEAVE["none"],
@@ -92,7 +92,7 @@ def _moved_type(_: str, value: object) -> DataType:
 
 
 def _hardware_swizzle(argument: str, value: object) -> Swizzle:
-    """A swizzle that TMA knows: one of the table, no software swizzle."""
+    """A swizzle of TMA's table, not a software swizzle."""
     row = Swizzle.named(value)
     if row.feature is None:
         raise RuleError([unknown_name("swizzle of TMA", argument, row.name, SWIZZLE)])
@@ -160,7 +160,7 @@ class _Settled(NamedTuple):
 
 
 def examined(kind: type[MapRecord], given: Given) -> Examined:
-    """What the arguments of a kind of map are, and what is wrong with them."""
+    """The arguments of a kind of map, and their mistakes."""
     settled = _settled_by(kind.subject, given)
     violations: list[Violation] = []
     untold: set[str] = set(settled.untold)
@@ -254,7 +254,7 @@ def _untold(options: MapOptions, unread: list[str]) -> frozenset[str]:
     is_type_unread = "data_type" in unread
     if is_type_unread or (options.data_type.name == SIX_BIT_TYPE and "arch" in unread):
         names |= {"takes_half_rows", "alignment_bytes"}
-    needs_wide_alignment = options.is_padded and not options.takes_half_rows  # whatever the interleave
+    needs_wide_alignment = options.is_padded and not options.takes_half_rows  # for every interleave
     if "interleave" in unread and not needs_wide_alignment:
         names.add("alignment_bytes")
     if "interleave" in unread or (is_type_unread and not options.is_interleaved):

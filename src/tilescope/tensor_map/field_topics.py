@@ -1,4 +1,4 @@
-"""What `explain` says of the fields of a descriptor, and of the instruction that edits them."""
+"""The answers of `explain` about the fields of a descriptor, and the instruction that edits them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _REPLACE_MEANING = (
 
 @cache
 def topics() -> dict[str, MapTopic]:
-    """What `explain` says of tensormap.replace and of the fields, by name."""
+    """The answers of `explain` about tensormap.replace and the fields, by name."""
     topics_by_name = {
         REPLACE: MapTopic(REPLACE, _REPLACE_MEANING, ("tensor map", "replace-field"), tuple(_replace_facts()))
     }
@@ -95,7 +95,7 @@ def _replace_facts() -> Iterator[tuple[str, str]]:
 
 
 class _FieldPlace(NamedTuple):
-    """Where a field stands, or an entry of it; sorted, a field's entries follow each other."""
+    """The place of a field, or of an entry of it; in sorted order, a field's entries follow each other."""
 
     field: str  # box[i]
     entry: str  # box[1]

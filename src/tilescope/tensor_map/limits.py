@@ -17,7 +17,7 @@ LEAST_INTERLEAVED_RANK = 3  # W, channel slices, N
 ADDRESS_END = 1 << 57
 ALIGNMENT_BYTES = CHUNK_BYTES  # of addresses and strides
 WIDE_ALIGNMENT_BYTES = 32  # of those under interleave 32B, and of the padded packed types
-SWIZZLED_ALIGNMENT_BYTES = 128  # of addresses, as the guide asks; the hardware takes 16
+SWIZZLED_ALIGNMENT_BYTES = 128  # of addresses, as the guide requires; the hardware accepts 16
 LARGEST_DIM = 1 << 32
 STRIDE_END_BYTES = 1 << 40
 
@@ -30,7 +30,7 @@ PADDED_ROW_ELEMENTS = 128  # values in a row of the padded packed types
 
 CORNER_BITS = {3: 16, 4: 8, 5: 5}  # signed bits of an im2col corner, by rank
 WIDE_CORNER_BITS = 16
-WIDE_128_PIXELS = 128  # what mode W128 loads, whatever pixels_per_column says
+WIDE_128_PIXELS = 128  # pixels that mode W128 loads, for every pixels_per_column
 
 COORD_END = 1 << 31  # coordinates are signed 32-bit numbers
 OFFSET_END = {3: 1 << 16, 4: 1 << 8, 5: 1 << 5}  # of im2col offsets, by rank

@@ -35,14 +35,14 @@ _OWN_ARGUMENTS: dict[type[AnyMap], set[str]] = {
     TensorMap: set(),
 }
 MAP_KINDS = {map_class.kind: map_class for map_class in reversed(_OWN_ARGUMENTS)}
-_PARAMETERS: dict[type[AnyMap], Mapping[str, Parameter]] = {  # once: a log asks for them ten thousand times
+_PARAMETERS: dict[type[AnyMap], Mapping[str, Parameter]] = {  # cached: a log needs them ten thousand times
     map_class: signature(map_class).parameters for map_class in _OWN_ARGUMENTS
 }
 _NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name, ARCH_PARTLY_KNOWN.name)
 _EXAMPLES: dict[str, Any] = WIDE | IMAGES | MATRIX  # arguments by name, for the fix where one is missing
 ARGUMENT_MISSING = rule(
     "argument-missing",
-    "Every argument that has no default is given.",
+    "Every argument without a default is passed.",
     argument="{name}",
     found="no {name}",
     limit="{kind} map needs {needed:, }",
@@ -68,7 +68,7 @@ _CHECKS: Mapping[type[AnyMap], Callable[..., tuple[Violation, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class MapReport(Value):
-    """Whether a map is accepted, everything the rules say about it, and the map itself if it is one."""
+    """Whether a map is accepted, all violations, and the map itself if it is accepted."""
 
     accepted: bool
     violations: tuple[Violation, ...]
@@ -76,7 +76,7 @@ class MapReport(Value):
 
     @property
     def not_understood(self) -> tuple[Violation, ...]:
-        """Violations by arguments that say nothing: a name that no table has, or has in part, a wrong type."""
+        """Violations of arguments without a meaning: a name in no table, or only partly in one, or a wrong type."""
         return tuple(broken for broken in self.violations if broken.rule in _NOT_UNDERSTOOD)
 
 
@@ -104,13 +104,13 @@ class MapArguments:
 
     map_class: type[AnyMap]
     given: Mapping[str, Any]
-    answer: DriverAnswer = field(default=DriverAnswer(), compare=False)  # what a dump says beside them
-    are_strides_computed: bool = field(default=False, compare=False)  # dense: nobody gave them
+    answer: DriverAnswer = field(default=DriverAnswer(), compare=False)  # other values of a dump
+    are_strides_computed: bool = field(default=False, compare=False)  # dense: omitted by the caller
     lines: tuple[int, ...] = field(default=(), compare=False)  # of the text that they come from, on which they begin
 
     @classmethod
     def of(cls, arguments: object) -> MapArguments:
-        """The kind that `kind` or the names of the arguments say; a hexadecimal address may be text."""
+        """The kind that `kind` or the names of the arguments imply; a hexadecimal address may be text."""
         if not isinstance(arguments, Mapping):
             raise RuleError([unknown_name("arguments by name, not", "arguments", arguments, TensorMap.readers)])
         named = own_data(arguments)
@@ -125,7 +125,7 @@ class MapArguments:
         return cls(MAP_KINDS[kind], ordered | named)
 
     def completed(self, base: MapArguments | None = None) -> MapArguments:
-        """These arguments, the rest from `base`; strides that nobody gives are dense, which takes a type that is known.
+        """These arguments, the rest from `base`; omitted strides are dense, which needs a known type.
 
         The strides of `base` hold for as many dims as it has:
 
@@ -145,7 +145,7 @@ class MapArguments:
         if are_strides_computed:
             interleave = arguments.get("interleave", "none")
             arguments["strides_bytes"] = _packed_strides(arguments["data_type"], interleave, arguments["dims"])
-        is_about_these = base is None or set(self.given) <= {"arch"}  # of other arguments the driver was not asked
+        is_about_these = base is None or set(self.given) <= {"arch"}  # the driver was called with other arguments
         answer = (base or self).answer if is_about_these else DriverAnswer()
         return replace(
             MapArguments.of(arguments),
@@ -163,7 +163,7 @@ class MapArguments:
         return *violations, *self.answer.violations(violations, self.given.get("address"))
 
     def report(self) -> MapReport:
-        """What the rules say, and the map if they accept it."""
+        """The violations, and the map if it is accepted."""
         violations = self.check()
         refused = {violation.rule for violation in violations if violation.severity == "error"}
         tensor_map = self.tensor_map() if refused <= {DRIVER_RESULT.name} else None
@@ -258,7 +258,7 @@ class MapArguments:
         )
 
     def lacking(self) -> tuple[Violation, ...]:
-        """What has to be said before there is a map: as `misnamed`, without the strides, which follow from the rest."""
+        """The arguments that are needed for a map: as `misnamed`, without the strides, which follow from the rest."""
         wrong = self.misnamed()
         return tuple(violation for violation in wrong if violation.argument != "strides_bytes") or wrong
 
@@ -278,7 +278,7 @@ def _meant_kind(named: Mapping[str, object]) -> str:
 
 
 def _address(written: object) -> object:
-    """The number that a text says; another text stays, and the rule argument-type names it."""
+    """The number in a text; another text is returned unchanged, and the rule argument-type names it."""
     if not isinstance(written, str):
         return written
     try:

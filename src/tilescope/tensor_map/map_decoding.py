@@ -1,4 +1,4 @@
-"""From 128 bytes back to a map, and what is wrong with bytes that are none.
+"""From 128 bytes back to a map, or to the mistakes of bytes that are not a map.
 
 `decode_tensor_map` insists on a sound map, `inspect_tensor_map` never fails.
 """
@@ -74,7 +74,8 @@ DESCRIPTOR_CODES = rule(
 _DESCRIPTOR_RANK = DESCRIPTOR_CODES.worded(argument="rank", found="{rank} dimensions", limit=f"1 to {MAX_RANK}")
 DESCRIPTOR_DERIVED = rule(
     "descriptor-derived",
-    "Box bytes, swizzle repeat and unused dimensions agree with the other fields; tensormap.replace leaves them as they were.",
+    "Box bytes, swizzle repeat and unused dimensions agree with the other fields; tensormap.replace does not update "
+    "them.",
     argument="{field}",
     found="{field} holds {held} ({meaning})",
     limit="the driver stores {stored} for this map",
@@ -178,7 +179,7 @@ def _read(blob: bytes) -> _Reading:
 
 
 def _unnamed(arguments: Mapping[str, object], values: Mapping[str, int]) -> list[Violation]:
-    """Codes that stand for nothing."""
+    """Codes without a meaning."""
     wrong = [
         DESCRIPTOR_CODES.violation(field=name, code=values[name])
         for name, argument in arguments.items()

@@ -1,8 +1,8 @@
 """The 128 bytes of a CUtensorMap on sm_90: one table of fields, read and written.
 
-Sixteen little-endian 64-bit words. NVIDIA keeps the layout private; this is what an H200 under driver
-580 writes, held against 80,000 tiled and 40,000 im2col maps. Read, compare and test with it; a program
-that launches kernels asks the driver.
+Sixteen little-endian 64-bit words. NVIDIA does not document the layout. This is the one of an H200 under driver 580,
+compared on 80,000 tiled and 40,000 im2col maps. Use it to read, compare and test; a program that launches kernels
+should call the driver.
 
     word 0   │ address ······························································ 0-56 │
     word 1   │ stride[0] / 16 ·············· 32-63 │ l2 │tf32│fill│swz│intl│ type │ rank-1 │ im2col │
@@ -35,7 +35,7 @@ WORD_BITS = 64
 SIZE_FLAG_BIT = WORD_BITS + 21  # some drivers set it, for some tensors wrongly
 _STRIDE_UNIT_BYTES = 16
 _HIGH_STRIDE_BITS = 36  # the high field of a stride holds its bits from this one on
-_NO_REPEAT_BYTES = 16  # what stands in repeat_bytes without a swizzle
+_NO_REPEAT_BYTES = 16  # the value of repeat_bytes without a swizzle
 _ENCODED_ARCH = "sm_90"
 
 
@@ -55,7 +55,7 @@ _NAMES = {  # in the order of their codes
 
 
 def _coded(names: Sequence[str]) -> Callable[[int], str]:
-    """What a field of codes says: the name at that place."""
+    """The value of a code: the name at that index."""
 
     def says(code: int) -> str:
         return names[code] if code < len(names) else f"no such code {code}"
@@ -92,7 +92,7 @@ _COLUMN = (
 
 
 class _Sequence(NamedTuple):
-    """Where the entries of a sequence stand: side by side, `width_bits` each."""
+    """The positions of a sequence's entries: adjacent, `width_bits` each."""
 
     name: str
     low: int
@@ -128,7 +128,7 @@ def _high_stride_in_words(value: int) -> str:
 _elements = partial(counted, noun="element")
 _DIMS = _Sequence("dims[{}]", 4 * 64, 32, first=1, says=_elements)
 _ELEMENT_STRIDES = _Sequence("element_strides[{}]", 6 * 64 + 32, 3, first=1)
-# A stride is kept in units of 16 bytes: 32 bits in words 1 to 3, its upper four bits behind them.
+# A stride is stored in units of 16 bytes: 32 bits in words 1 to 3, followed by its upper four bits.
 _LOW_STRIDES = _Sequence("strides_bytes[{}]", 64 + 32, 32, unit=_STRIDE_UNIT_BYTES, says=_low_stride_in_words)
 _HIGH_STRIDES = _Sequence(
     "strides_bytes[{}] high", 3 * 64 + 32, 4, unit=1 << _HIGH_STRIDE_BITS, says=_high_stride_in_words
@@ -174,7 +174,7 @@ _PACKING = {  # of the fields behind the options
 
 ENCODE_MEASURED = rule(
     "encode-measured",
-    "encode() writes what was measured: sm_90 maps, tiled and im2col.",
+    "encode() writes only descriptors whose bytes were measured: tiled and im2col maps of sm_90.",
     argument="arch",
     found="a map for {arch}",
     limit="the descriptor's bits were measured on sm_90 for tiled and im2col maps",
@@ -233,7 +233,7 @@ def element_type_fields(ptx_code: int) -> dict[str, int]:
 
 @cache  # a few thousand combinations at most
 def _option_bits(is_im2col: bool, rank: int, data_type: str, *options: str) -> int:
-    """The bits that maps with the same options share; the options stand in the order of `_NAMES`."""
+    """The bits that maps with the same options share; the options are in the order of `_NAMES`."""
     values = {name: names.index(option) for (name, names), option in zip(_NAMES.items(), options, strict=True)}
     swizzle = _NAMES["swizzle"][values["swizzle"]]
     code, tf32 = _TYPE_CODES[data_type]
@@ -248,7 +248,7 @@ def _option_bits(is_im2col: bool, rank: int, data_type: str, *options: str) -> i
 
 
 def arguments_of(values: Mapping[str, int]) -> dict[str, Any]:
-    """The arguments of the map whose fields hold these values; None for a code that stands for nothing."""
+    """The arguments of the map with these field values; None for an undefined code."""
     rank = min(values["rank"], MAX_RANK)
     arguments: dict[str, Any] = {"data_type": _TYPES.get((values["data_type"], values["tf32"]))}
     for name, names in _NAMES.items():
@@ -283,5 +283,5 @@ def _entry_names(name: str, count: int) -> tuple[str, ...]:
 
 
 def format_of(bits: int) -> WordFormat:
-    """The fields of 1024 bits, whatever they are: by whether they claim to be an im2col map, and of which rank."""
+    """The fields of any 1024 bits: selected by the im2col bit and the rank."""
     return FORMATS[bool(_IM2COL.extract(bits)), _RANK.extract(bits)]

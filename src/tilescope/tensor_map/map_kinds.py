@@ -138,7 +138,7 @@ class TensorMap(AnyMap):
         """
         arguments, problems = described(array, box_shape, address, options)
         if problems:
-            about_array = {RANK.name, ARGUMENT_LENGTH.name, STRIDE_RANGE.name}  # said already, in the array's own words
+            about_array = {RANK.name, ARGUMENT_LENGTH.name, STRIDE_RANGE.name}  # reported already, in the array's terms
             others = cls.check(**arguments) if arguments else ()
             errors = [other for other in others if other.severity == "error" and other.rule not in about_array]
             raise TensorMapError([*problems, *errors])
@@ -175,8 +175,8 @@ class ColumnMap(AnyMap):
 class Im2colMap(ColumnMap):
     """An im2col tensor map, as cuTensorMapEncodeIm2col makes it.
 
-    Pixels are walked W, then H, then D, then N inside the bounding box that the corners give; corners
-    are in the order W, H, D (the header's text says D, H, W; the hardware says otherwise).
+    Pixels are visited along W, then H, D and N inside the bounding box of the corners. Corners are in the order W, H, D
+    (the header's text has D, H, W; the hardware does not).
 
     >>> x = Im2colMap("f16", (64, 9, 14, 64), (128, 1152, 16128), lower_corner=(-1, -1), upper_corner=(-1, -1),
     ...               channels_per_pixel=8, pixels_per_column=64)

@@ -1,4 +1,4 @@
-"""Sentences about the object that holds a tensor map, wherever they are told: by rules and among the causes of symptoms."""
+"""Sentences about the memory of a tensor map object, shared by rules and causes of symptoms."""
 
 MAP_ALIGNMENTS = "cuda.h aligns CUtensorMap to 64 bytes up to CUDA 12, to 128 from CUDA 13 on"
 SIZE_FLAG_BUG = (

@@ -30,7 +30,7 @@ class Option(Row):
 
     @classmethod
     def named(cls, name: object) -> Self:
-        """The row called `name`, whatever its case, or as cuda.h calls it, in full or by the last words.
+        """The row called `name` in any case, or by its name in cuda.h, in full or by the last words.
 
         >>> OobFill.named("NaN").name, L2Promotion.named("CU_TENSOR_MAP_L2_PROMOTION_L2_128B").name
         ('nan', '128B')

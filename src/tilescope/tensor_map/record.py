@@ -7,9 +7,9 @@
             ├── Im2colRecord      with corners
             └── WideRecord        with the corners of W alone
 
-A record may break any rule: the rules look at records, and a map is made of one that they let pass. An argument that could
-not be read holds a stand-in, and no rule that reads it is asked. Nobody changes a record; it is not frozen because one is
-made for every map, and a frozen one takes three times as long to make.
+A record may break any rule: the rules examine records, and a map is built from one that they accept. An argument that
+could not be read has a stand-in, and rules that read it are skipped. A record is never modified; it is not frozen
+because one is created for every map, and creating a frozen one takes three times as long.
 
 Everything is innermost first and in the driver's units: elements for dims and box, bytes for strides.
 """
@@ -55,7 +55,7 @@ def packed_multiple(data_type: DataType, arch: Arch) -> int:
 
 
 class MapFacts(Protocol):
-    """What the rules read alike of a sound map and of a record."""
+    """Properties that rules read from a valid map and from a record."""
 
     @property
     def subject(self) -> MapSubject:
@@ -136,7 +136,7 @@ class MapOptions:
 
     @property
     def is_interleaved(self) -> bool:
-        """Whether channels lie in slices of 16 or 32 bytes a pixel."""
+        """Whether channels are stored in slices of 16 or 32 bytes per pixel."""
         return self.interleave.slice_bytes is not None
 
     @property
@@ -153,22 +153,22 @@ class MapOptions:
 
     @property
     def cured_alignment_bytes(self) -> int:
-        """What a cured address or stride is a multiple of: loads of padded types need 32 where a store takes 16."""
+        """The alignment of a fixed address or stride: loads of padded types need 32 where a store needs 16."""
         return WIDE_ALIGNMENT_BYTES if self.is_padded else self.alignment_bytes
 
     @property
     def basis(self) -> Basis:
-        """Whether what is said of a map with these options was "measured" on a card or rests on documents."""
+        """Whether facts about a map with these options were "measured" on a card or are "documented"."""
         is_measured = self.arch.basis == self.swizzle.basis == "measured" and not self.data_type.is_packed
         return "measured" if is_measured else "documented"
 
 
 @dataclass(slots=True, kw_only=True)
 class MapRecord(MapOptions):
-    """The arguments of a map of whatever kind."""
+    """The arguments of a map of any kind."""
 
     subject: ClassVar[MapSubject]
-    inner_argument: ClassVar[str]  # the argument that says how long a row of the copy is
+    inner_argument: ClassVar[str]  # the argument that determines the length of a row
 
     dims: tuple[int, ...]
     strides_bytes: tuple[int, ...]
@@ -283,7 +283,7 @@ class TiledRecord(MapRecord):
 
     @property
     def visited_elements(self) -> tuple[int, ...]:
-        """Elements visited in each dimension; an interleaved copy moves one slice, whatever its box says.
+        """Elements visited in each dimension; an interleaved copy moves one slice for every box.
 
         A traversal stride of s visits every s-th element of the box, and the last step may be cut:
 
@@ -368,7 +368,7 @@ class Im2colRecord(ColumnRecord):
 
     @property
     def visited_elements(self) -> tuple[int, ...]:
-        """Channels of a pixel, and pixels; interleaved, the pixels alone (one slice of channels a copy)."""
+        """Channels of a pixel, and pixels; interleaved, only the pixels (one slice of channels per copy)."""
         if self.interleave.slice_bytes:
             return (self.pixels_per_column,)
         return self.channels_per_pixel, self.pixels_per_column
@@ -399,7 +399,7 @@ class WideRecord(ColumnRecord):
 
     @property
     def corners(self) -> tuple[tuple[int, int, int], ...]:
-        """The corner of W alone."""
+        """The corner of W."""
         return ((1, self.lower_width, self.upper_width),)
 
     def corner_change(self, lower: tuple[int, ...], upper: tuple[int, ...]) -> Arguments:

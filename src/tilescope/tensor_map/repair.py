@@ -1,6 +1,6 @@
-"""The nearest map that the driver takes, mended as a whole: what `tilescope check --fix` prints.
+"""The nearest map that the driver accepts: the output of `tilescope check --fix`.
 
-A broken rule names the change that cures it. The change of one argument may make another one wrong:
+A broken rule names the change that fixes it. The change of one argument may make another one wrong:
 
     f16, dims (1023, 1024, 4), strides (2046, 2095104)     stride-alignment: 2046 is no multiple of 16
                                strides (2048, 2095104)     stride-overlap: 1024 rows of 2048 bytes are 2097152
@@ -26,9 +26,9 @@ from tilescope.tensor_map.rules.accepted import SIZE_FLAG, SMEM_CAPACITY
 from tilescope.tensor_map.rules.box_rules import INTERLEAVE_SWIZZLE
 from tilescope.tensor_map.rules.tensor_rules import INTERLEAVE_RANK, RANK, STRIDE_OVERLAP
 
-_MAX_ROUNDS = 40  # every round mends an argument; a map has fewer
+_MAX_ROUNDS = 40  # every round fixes an argument; a map has fewer
 _RANK_RULES = (RANK.name, INTERLEAVE_RANK.name)
-# The arguments that say how much shared memory a copy takes.
+# The arguments that determine the shared memory of a copy.
 _COPY_ARGUMENTS = (
     "box",
     "element_strides",
@@ -71,7 +71,7 @@ def repaired_arguments(check: Check, given: Mapping[str, object], *, are_strides
             raise TensorMapError(broken)
         else:
             return repair.asked
-    raise TensorMapError(_errors(before))  # what cures one rule breaks another, such as strides that end below 2^40
+    raise TensorMapError(_errors(before))  # the fix of one rule breaks another, such as strides that end below 2^40
 
 
 def _errors(found: tuple[Violation, ...]) -> list[Violation]:
@@ -79,7 +79,7 @@ def _errors(found: tuple[Violation, ...]) -> list[Violation]:
 
 
 def _first_change(broken: list[Violation]) -> Arguments | None:
-    """The first change that cures one of these."""
+    """The first change that fixes one of these."""
     for violation in broken:
         if violation.change:
             return dict(violation.change)
@@ -104,7 +104,7 @@ class _Repair:
 
     check: Check
     own: Arguments  # what the user gave
-    before: set[tuple[str, str]]  # rule and argument of everything that was said of it
+    before: set[tuple[str, str]]  # rule and argument of every violation
     asked: Arguments  # what has become of it
     are_strides_given: bool
 
@@ -140,8 +140,8 @@ class _Repair:
 def _apart(repair: _Repair, overlap: Violation) -> Arguments | None:
     """The strides, with one that was too small stepping over what the smaller ones cover.
 
-    Strides that overlap because the user said so, windows and broadcasts, stay as they are. Another one steps over them
-    only if the user's own arguments had no overlap there.
+    Strides that overlap because the user passed them, for windows and broadcasts, stay unchanged. Other strides are
+    enlarged only if the user's arguments had no overlap there.
     """
     dims = repair.asked["dims"]
     strides = repair.asked["strides_bytes"]
@@ -216,7 +216,7 @@ class _Row(NamedTuple):
 
     @property
     def pitch_bytes(self) -> int:
-        """From one row to the next, without a gap that the driver does not ask for."""
+        """From one row to the next, without a gap that the driver does not require."""
         return rounded_up(self.row_bytes, self.multiple_bytes)
 
 

@@ -125,7 +125,7 @@ class KeptValue(NamedTuple):
     least: int
     most: int
     step: int = 1
-    how: str | None = None  # to get a value that is kept
+    how: str | None = None  # to return the stored value
 
     def nearest(self, value: int) -> int:
         """The next value from this one on that the map keeps, or the last.
@@ -136,7 +136,7 @@ class KeptValue(NamedTuple):
         return min(max(value + -value % self.step, self.least), self.most)
 
 
-KEPT_VALUES = {  # by PTX field; a dim of 0 is kept as 2^32, and is often that of an empty group, which nobody loads
+KEPT_VALUES = {  # by PTX field; a dim of 0 is stored as 2^32, and is often that of an empty group, which is not loaded
     "global_address": KeptValue(
         "a map keeps addresses below 2^57", 0, ADDRESS_END - ALIGNMENT_BYTES, step=ALIGNMENT_BYTES
     ),
@@ -178,8 +178,8 @@ def is_in_rank(blob: bytes, field: str, ordinal: int) -> bool:
 _REPLACEABLE = tuple(sorted({row.argument for row in REPLACE_FIELDS.values()}))
 REPLACE_FIELD = rule(
     "replace-field",
-    "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; cuTensorMapReplaceAddress an "
-    "address alone.",
+    "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; "
+    "cuTensorMapReplaceAddress changes only the address.",
     argument="{field}",
     found="{field} of a {subject} map",
     limit="tensormap.replace writes {replaceable:, }: a tiled map's fields",

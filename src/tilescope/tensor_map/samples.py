@@ -30,5 +30,5 @@ SIX_BITS = PADDED | {"data_type": "16u6_align16b", "strides_bytes": (3072,)}
 
 
 def copied(direction: str, *coords: int, **more: object) -> Sample:
-    """A copy, as an example has it beside the map."""
+    """A copy in an example, with its map."""
     return {"copy": {"direction": direction, "coords": coords} | more}

@@ -1,4 +1,4 @@
-"""The TMA emulator: the exact bytes that a copy leaves in shared or global memory, and where each came from."""
+"""The TMA emulator: the exact bytes that a copy leaves in shared or global memory, and the origin of each byte."""
 
 from tilescope.tma.bulk_copy import bulk_load, bulk_store
 from tilescope.tma.identification import Identification, identify

@@ -34,7 +34,7 @@ _ADDRESS = re.compile(
 )
 _HEXDUMP = re.compile(rb"^([0-9a-fA-F]{7,16})  ((?:[0-9a-fA-F]{2} {1,2}){1,16})[^\n]*$", re.MULTILINE)
 _XXD = re.compile(rb"^[0-9a-fA-F]{7,16}: ((?:[0-9a-fA-F]{2,4} )+) [^\n]*$", re.MULTILINE)
-_OFFSET = re.compile(rb"^[0-9a-fA-F]{7,16}[ \t]*$", re.MULTILINE)  # hexdump ends with the length alone
+_OFFSET = re.compile(rb"^[0-9a-fA-F]{7,16}[ \t]*$", re.MULTILINE)  # hexdump ends with a line that has only the length
 
 NPY_FILE = rule(
     "npy-file",
@@ -54,7 +54,7 @@ _NPY_ARCHIVE = NPY_FILE.worded(
 _NPY_OF_E5M2 = NPY_FILE.worded(fix='Save its bytes, np.save(…, array.view("u1")), and give --type e5m2.')
 NPY_TYPE = rule(
     "npy-type",
-    "Elements of a .npy file that have no type there, as bfloat16 and fp8, are named by a type of their width.",
+    "Elements of a .npy file whose type numpy lacks, such as bfloat16 and fp8, are stored as a type of the same width.",
     argument="--type",
     found="{file} has elements of {dtype}, which say no type",
     limit="a type of the same width names them",
@@ -70,7 +70,7 @@ _NPY_OTHER_WIDTH = NPY_TYPE.worded(
 )
 DUMP_TEXT = rule(
     "dump-text",
-    "A dump as text is hexadecimal: whole bytes, or words of one width marked by 0x.",
+    "A dump as text is hexadecimal: whole bytes, or words of one width with the prefix 0x.",
     argument="dump",
     found="'{odd}' among {words:word} of text",
     limit="hexadecimal bytes, or words of one width marked by 0x",
@@ -82,7 +82,7 @@ DUMP_TEXT = rule(
 _NO_NUMBER = DUMP_TEXT.worded(found="no number")
 TILE_FILE = rule(
     "tile-file",
-    "A file of raw bytes is a tile if the given type and shape take as many bytes.",
+    "A file of raw bytes is a tile if it has the size of the type and shape.",
     argument="tile",
     found="{file} holds {bytes:byte}",
     limit="{shape: x } elements of {type} take {needed_bytes} bytes",
@@ -169,7 +169,7 @@ def with_named_elements(array: Array, path: str, type_name: str | None) -> Array
 
 
 def _has_a_name(dtype: np.dtype[np.generic]) -> bool:
-    """Whether elements say their type; RuleError where they do, and it cannot be moved."""
+    """Whether elements have a type; RuleError if TMA cannot copy it."""
     try:
         DataType.named(dtype)
     except RuleError as error:
@@ -180,7 +180,7 @@ def _has_a_name(dtype: np.dtype[np.generic]) -> bool:
 
 
 def map_of_array(array: Array, path: str, asked: MapArguments | None) -> AnyMap:
-    """The map of an array from a file: its type, dims and strides, with the arguments `asked` in their place."""
+    """The map of an array from a file: its type, dims and strides, replaced by the arguments in `asked`."""
     is_tiled = asked is not None and asked.map_class is TensorMap
     if asked is None or (is_tiled and "box" not in asked.given):
         raise _NO_BOX.error(example=tuple(min(extent, 64) for extent in array.shape[::-1]))

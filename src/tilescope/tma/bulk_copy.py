@@ -32,7 +32,7 @@ ADDRESS = rule(
 )
 RANGE = rule(
     "bulk-range",
-    "Addresses and size of a 1-D bulk copy are unsigned numbers of their widths.",
+    "Addresses and size of a 1-D bulk copy are unsigned numbers that fit into their registers.",
     argument="{name}",
     found="{name} = {number}",
     limit="an address is 0 to {last:#x}",

@@ -1,7 +1,7 @@
 """A tile anywhere in a dump: at any byte, with rows any distance apart, under any XOR swizzle.
 
-Pieces of the tile that occur once in it are looked up in the dump. A swizzle and the line on which the dump starts undo
-the XOR of every place; if they are the right ones, what is left is arithmetic that most pieces agree on:
+Pieces that occur once in the tile are looked up in the dump. A swizzle and the line at which the dump starts undo the
+XOR of every place. If they are the right ones, the places are a linear function on which most pieces agree:
 
     piece (row, column) at byte p      logical = swizzle(p + line * 128) - line * 128
                                        logical = offset + row * pitch + column          rows: pitch and offset by a vote
@@ -23,7 +23,7 @@ from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle
 _ANCHORS = 48  # pieces that are looked up
 _FEWER_ANCHORS = 16  # in a dump of more bytes than shared memory has
 _LONG_DUMP_BYTES = 1 << 20
-_OCCURRENCES = 4  # most places of one piece in the dump; a piece with more says little
+_OCCURRENCES = 4  # limit of places of one piece in the dump; a piece with more places is not informative
 _ENOUGH = 0.9  # share of the anchors that settles the search
 _LEAST = 0.125  # share of the anchors below which nothing was found
 _FEWEST = 3  # anchors that must agree
@@ -38,7 +38,7 @@ Forms = Callable[[tuple[int, ...], int, Swizzle], Iterator[Layout]]
 
 
 class Sighting(NamedTuple):
-    """A layout under which pieces of the tile lie where the dump has them, and how many of those looked up do."""
+    """A layout, and how many of the looked-up pieces of the tile are in the dump where it has them."""
 
     hits: int
     layout: Layout  # of the tile or its transpose; starts at the dump's phase plus the offset
@@ -77,7 +77,7 @@ def sightings(dump: npt.NDArray[np.uint8], tile: Tile, start: int | None, forms:
     for piece_bytes in _piece_widths(tile):
         matches = _matches(content, tile, piece_bytes)
         share = matches.present / max(1, matches.anchors)
-        if matches.present < _FEWEST or share < max(_LEAST, recognised + _LEAST):  # no more than wider pieces: chance
+        if matches.present < _FEWEST or share < max(_LEAST, recognised + _LEAST):  # not more than wider pieces: chance
             continue
         for swizzles in (SWIZZLE.values(), _xor_swizzles(piece_bytes)):
             for swizzle in swizzles:
@@ -163,7 +163,7 @@ def _under(swizzle: Swizzle, found: _Matches, tile: Tile, start: int | None, for
         in_rows = found.row * pitch + found.byte
         for grid, logical in zip([None, *grids], [in_rows, *within], strict=True):
             offsets, count = np.unique(place - logical, return_counts=True)
-            offset = int(offsets[count.argmax()])  # where most pieces say that the tile begins
+            offset = int(offsets[count.argmax()])  # the start of the tile for most pieces
             hits = len(set(found.anchor[place - logical == offset].tolist()))
             if offset < 0 or hits < max(_FEWEST, _LEAST * found.anchors):
                 continue

@@ -14,15 +14,16 @@ A reduction, memory = op(memory, shared):
 float32_ftz flushes denormal inputs and results to zero, sign kept; the other types keep denormals. tfloat32 adds
 like float32, tfloat32_ftz like float32_ftz: nothing is rounded to tf32.
 
-Types of 4 and 6 bits lie closer in global memory than in shared memory, where a piece of 16 bytes holds 16 values:
+Types of 4 and 6 bits are packed more densely in global memory than in shared memory, where a piece of 16 bytes has 16
+values:
 
     type             in global memory       a load leaves in shared memory      a store expects there
     16u4_align8b     8 bytes, dense         the same 8 bytes                    the same
     16u4_align16b    8 bytes, dense         8 bytes, then 8 of padding          (cannot be stored)
     16u6_align16b    12 bytes, dense        12 bytes, then 4 of padding         16 bytes, a value in the low 6 bits of each
 
-The padding after a load is not defined: here it keeps what was there. Value i of a dense group of 6-bit values
-has bits 6 i to 6 i + 5, counted from the lowest bit of the first byte.
+The padding after a load is undefined: here it keeps the old contents. Value i of a dense group of 6-bit values has bits
+6 i to 6 i + 5, counted from the lowest bit of the first byte.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which layout a dump of shared memory has, when one knows the tile that it should hold.
+"""Finds the layout of a dump of shared memory that should contain a known tile.
 
 Every swizzle, every line of its pattern at which the buffer may start, and every order of rows, atoms and boxes is a
-`Layout`. The answer is the one under which most bytes of the tile lie where they should:
+`Layout`. The answer is the layout under which most bytes of the tile are in the right place:
 
     tile                     dump                     128B, base offset 0, rows     8192 of 8192 bytes
     row 0  a b c d e f g h   a b c d e f g h          128B, base offset 1, rows        0
@@ -35,7 +35,7 @@ Order = Literal["rows", "boxes side by side", "atoms down", "atoms across"]
 ATOM_ROWS = 8  # of the tensor core's atoms, whose rows are one swizzle span (without swizzle: 16 bytes) wide
 _SAMPLE_ELEMENTS = 256
 _MAX_MISSED_SHARE = 0.8  # of the sample; layouts that miss more are not compared whole
-_CERTAIN_SHARE = 0.9  # of the tile; where this much fits at the dump's first byte, no other place is searched
+_CERTAIN_SHARE = 0.9  # of the tile; if this share matches at the dump's first byte, no other place is searched
 _LEAST_SHARE_AT_START = 0.5  # of the elements that must fit for the tile to count as found …
 _LEAST_SHARE_ELSEWHERE = 0.125  # … and elsewhere, where its pieces were recognised one by one, hardly by chance
 _WORD_BYTES = 8  # no swizzle cuts a word, so it is compared whole
@@ -43,7 +43,7 @@ _ELEMENT_BYTES = (1, 2, 4, 8)
 
 DUMP_EXTENT = rule(
     "dump-extent",
-    "A dump is at least as long as the tile that is looked for in it.",
+    "A dump is at least as long as the tile to search for.",
     argument="dump",
     found="{dump_bytes:byte}",
     limit="the tile alone takes {tile_bytes} bytes",
@@ -91,12 +91,12 @@ class Identification(Value):
 
     @property
     def explained(self) -> bool:
-        """Whether every byte of the tile is where the layout has it."""
+        """Whether every byte of the tile is at its place in the layout."""
         return self.wrong_bytes == self.missing_bytes == 0
 
     @property
     def fitting_share(self) -> float:
-        """The part of the tile's bytes that lies where the layout has it, 0 to 1."""
+        """The share of the tile's bytes at their places in the layout, 0 to 1."""
         return 1 - (self.wrong_bytes + self.missing_bytes) / self.compared_bytes
 
     @property
@@ -224,7 +224,7 @@ def _start_address(smem_address: int | None) -> int | None:
 
 
 def _elsewhere(dump: Bytes, turned: list[Tile], start: int | None) -> list[Identification]:
-    """The likeliest layouts of the tile at other places of the dump; of its transpose where the tile itself is nowhere."""
+    """The likeliest layouts of the tile at other places of the dump; of its transpose if the tile does not occur."""
     for transposed, tile in zip((False, True), turned, strict=False):
         seen = sightings(dump, tile, start, _layouts)
         if seen:
@@ -332,14 +332,14 @@ def _layouts(shape: tuple[int, ...], element_bytes: int, swizzle: Swizzle) -> It
 
 
 def _box_widths(row_bytes: int, swizzle: Swizzle) -> list[int]:
-    """How wide the boxes may be of which several stand side by side, in bytes."""
+    """The possible widths, in bytes, of boxes that are placed side by side."""
     if swizzle.span_bytes:
         return [swizzle.span_bytes] if swizzle.span_bytes < row_bytes else []
     return [width for width in range(CHUNK_BYTES, row_bytes, CHUNK_BYTES) if row_bytes % width == 0]
 
 
 def _box_rows(rows: int, width: int, swizzle: Swizzle) -> list[int]:
-    """How many rows after a box the next one may start: at once, at the next line (as TMA wants it), where the pattern repeats."""
+    """The possible distances in rows from a box to the next: none, the next line (as TMA requires), or the pattern's repeat."""
     steps = (alignment // gcd(alignment, width) for alignment in (1, SMEM_LINE_BYTES, swizzle.repeat_bytes))
     return sorted({rounded_up(rows, step) for step in steps})
 
@@ -406,7 +406,7 @@ def _identified(
 
 
 def _turned_back(layout: Layout) -> Layout:
-    """The layout of the tile whose transpose lies in this one."""
+    """The layout of the tile whose transpose is stored in this one."""
     tile = layout.as_rows().tiling
     return Layout(
         tile.shape[::-1],

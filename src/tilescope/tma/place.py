@@ -1,4 +1,4 @@
-"""One element of a copy: the shared address where it lies, and the one that an XOR of the offset would give.
+"""One element of a copy: its shared address, and the one that an XOR of the offset would give.
 
 smem_address = 0x480, 128B          row 0, column 8 of the box
     address  (0x480 + 16)  XOR      0x480       what TMA and the tensor core do
@@ -31,7 +31,7 @@ class Place(Value):
 
 
 def place_at(trace: Trace, address: int) -> Place:
-    """What lies at a shared address.
+    """The element at a shared address.
 
     >>> import tilescope as ts
     >>> a = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
@@ -63,7 +63,7 @@ def place_at(trace: Trace, address: int) -> Place:
 
 
 def place_of(trace: Trace, row: int, column: int) -> Place:
-    """Where the first byte of an element of the box lies; rows are counted as they follow each other in shared memory.
+    """The address of the first byte of a box's element; rows are counted in the order of shared memory.
 
     >>> import tilescope as ts
     >>> a = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")

@@ -34,7 +34,7 @@ _WIDE = (
 )
 WIDE_STORE = rule(
     "wide-store",
-    "The im2col::w modes only load.",
+    "The im2col::w modes support only loads.",
     argument="tensor_map",
     found="a store through an Im2colWideMap",
     limit="the im2col::w modes only load",
@@ -84,7 +84,8 @@ def requested(
 def taken_offsets(rank: int, offsets: tuple[int, ...]) -> tuple[int, ...]:
     """The im2col offsets that the chip takes where some are too large, as measured on an H200.
 
-    Each of rank 3 and 4 is cut to its bits. Those of rank 5 lie side by side, and what is too large runs into the next one.
+    For rank 3 and 4, each is truncated to its bits. For rank 5 they are adjacent, and one that is too large overflows
+    into the next.
 
     >>> taken_offsets(4, (258, 1)), taken_offsets(5, (33, 1, 2))
     ((2, 1), (1, 2, 2))
@@ -121,7 +122,7 @@ def _far_coords(tensor_map: AnyMap, direction: Direction, coords: tuple[int, ...
 
 
 def _inexpressible(tensor_map: AnyMap, direction: Direction, smem_address: int, reduce: str | None) -> list[Violation]:
-    """What else no instruction can say."""
+    """Other values that no instruction can express."""
     problems = []
     if not 0 <= smem_address < _ADDRESS_END:
         problems.append(argument_range("smem_address", smem_address, "0 to 2^32 - 1", "Use 0.", {"smem_address": 0}))

@@ -1,7 +1,7 @@
 """Rows of tiles copied by a compiled loop (the extra `fast`), line by line past the cache.
 
-A few rows of the tensor are copied through all tiles of a strip, before the next rows begin: their parts of
-neighbouring tiles lie side by side, so the processor fetches ahead in every one of them.
+A few rows of the tensor are copied through all tiles of a strip, before the next rows begin. Their parts of
+neighbouring tiles are adjacent, so the processor prefetches in every one of them.
 
     tensor rows 0-7   │ tile 0 │ tile 1 │ tile 2 │ tile 3 │ …      128 bytes each, in the swizzle's order
                           ▼        ▼        ▼        ▼

@@ -10,9 +10,9 @@ The grid steps by the box, so neighbouring tiles along dim 0 read neighbouring b
     │ 10 │ 11 │ 12 │▒▒│  strip 1   [1, 0] [1, 1] [1, 2] [1, 3]
     └────┴────┴────┴──┘            ▒ tiles that the tensor's end cuts are loaded one by one
 
-The rows of one tile lie far apart, often by a power of two: they share few places in the processor's cache, and it does
-not fetch ahead in 64 rows at once. So a strip is read along the rows of the tensor, through many tiles before the next
-rows begin: eight rows side by side by the compiled loop; one after another by numpy, on processors that need it.
+The rows of one tile are far apart, often by a power of two: they share few lines of the processor's cache, and it
+cannot prefetch in 64 rows at once. So a strip is read along the rows of the tensor, through many tiles before the next
+rows begin: eight rows at a time by the compiled loop, and one after another by numpy, on processors that need it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BATCH_BYTES = 1 << 21 if _ALONG_ROWS else 1 << 17
 
 TILES_MAP = rule(
     "tiles-map",
-    "Tiles are cut by a tiled map, whose grid steps by the box.",
+    "Tiles are cut by a tiled map, in steps of the box.",
     argument="tensor_map",
     found="{kind}",
     limit="a tiled map, whose grid steps by the box",
@@ -114,7 +114,7 @@ def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: 
 
 @dataclass(frozen=True, slots=True)
 class _Tiling:
-    """The grid of a tensor, and which of its tiles lie wholly inside; all innermost first."""
+    """The grid of a tensor, and which of its tiles are completely inside; all innermost first."""
 
     tensor_map: TensorMap
     steps: tuple[int, ...]  # elements from tile to tile
@@ -166,7 +166,7 @@ class _Tiling:
 
     def cut_tiles(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """The number in the result and the coordinates of each tile that is in no strip."""
-        for axis in range(len(self.grid)):  # cut in this dimension, whole in those before, whatever in those behind
+        for axis in range(len(self.grid)):  # cut in this dimension, whole in the previous ones, any in the following
             before = [range(count) for count in self.whole[:axis]]
             cut = range(self.whole[axis], self.grid[axis])
             behind = [range(count) for count in self.grid[axis + 1 :]]
@@ -318,7 +318,7 @@ class Strips:
 
 
 def _row_groups(row_offsets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """The rows of a tile in groups of a few that lie one step apart: the first one's number, how many, and the step.
+    """The rows of a tile in groups of a few rows with the same distance: the first one's number, how many, and the step.
 
     >>> list(_row_groups(np.array([0, 64, 128, 1000, 1064, 1128])))
     [(0, 3, 64), (3, 3, 64)]

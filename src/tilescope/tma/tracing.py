@@ -31,7 +31,7 @@ from tilescope.value import Value, hex_field, read_only
 
 TRACE_EXTENT = rule(
     "trace-extent",
-    "The bytes of the tensor that a traced copy reads or writes are before byte 2^62; no memory is larger.",
+    "The bytes of the tensor that a traced copy accesses are below byte 2^62.",
     argument="coords",
     found="row {row} at byte {byte:#x} of the tensor",
     limit="a trace counts up to byte 2^62; a global address is below 2^57",
@@ -52,9 +52,9 @@ _PADDING = -1  # no byte of the dense row
 class Origin(Value):
     """The origin of one byte of shared memory in the tensor.
 
-    "element": a byte of an element; "fill": the copy writes the fill value there (a store drops it), because
-    `coords` are outside the tensor; "overrun": a store writes it behind the end of a row of the tensor; "gap": the
-    copy leaves it alone.
+    "element": a byte of an element; "fill": the copy writes the fill value there (a store drops it), because `coords`
+    are outside the tensor; "overrun": a store writes it after the end of a row of the tensor; "gap": the copy does not
+    change it.
     """
 
     holds: Holds
@@ -222,7 +222,7 @@ class Trace(Value):
         )
 
     def element_at(self, address: int) -> Origin:
-        """What lies at a shared address: which element, or fill, or nothing of this copy.
+        """The contents at a shared address: an element, fill, or nothing of this copy.
 
         >>> import tilescope as ts
         >>> a = ts.TensorMap("f16", (20, 5), (64,), (16, 3), swizzle="64B")
@@ -261,8 +261,8 @@ class Trace(Value):
     def address_of(self, *coords: int) -> int | None:
         """The shared address of the element with these coordinates, innermost first; None if the copy does not include it.
 
-        An interleaved tensor's elements are pixels of a slice. Where a copy holds an element twice (gather4 may name
-        a row twice), the first one counts. An element outside the tensor has the address where its fill lies.
+        For an interleaved tensor, elements are pixels of a slice. If a copy has an element twice (gather4 may name a
+        row twice), the first one counts. An element outside the tensor has the address of its fill.
         """
         element_coords = integers("coords", coords)
         a = self.tensor_map
@@ -372,7 +372,7 @@ def _as_they_lie(
 
 
 def _dense_bytes_of_row(copy: Copy) -> npt.NDArray[np.int64]:
-    """The byte of the dense row that stands at each byte of a shared row, or _PADDING."""
+    """The byte of the dense row for each byte of a shared row, or _PADDING."""
     a: AnyMap = copy.tensor_map
     return _dense_of_shared(
         a.interleave.slice_bytes or a.inner_bytes,
@@ -405,5 +405,5 @@ def first_bit_in_box(trace: Trace, column: int) -> int:
 
 
 def _takes_a_byte_a_value(copy: Copy) -> bool:
-    """A store of 6-bit values finds each in a byte of its own; everything else lies as in global memory."""
+    """A store of 6-bit values reads each from a byte; everything else is as in global memory."""
     return copy.direction != "load" and copy.tensor_map.data_type.name == SIX_BIT_TYPE

@@ -27,17 +27,17 @@ from tilescope.tma.request import requested
 from tilescope.tma.walk import Offsets, Placement, Walk, placement, row_coords, source_offset, walk
 
 Pieces = npt.NDArray[np.void]  # bytes that move as a whole
-Memory = TypeVar("Memory")  # whatever the caller passed, and gets back
+Memory = TypeVar("Memory")  # any array of the caller, which is returned
 # What numpy moves without asking how it is aligned: 16 bytes, or 8 in the mode that flips halves.
 _PIECE_TYPES = {piece_bytes: np.dtype(f"V{piece_bytes}") for piece_bytes in (CHUNK_BYTES // 2, CHUNK_BYTES)}
-_NAN_FILL = (0xF7, 0x7F)  # 0x7FF7 in every 16 bits, whatever the float type
+_NAN_FILL = (0xF7, 0x7F)  # 0x7FF7 in every 16 bits, for every float type
 MAX_CLUSTER_BLOCKS = 16  # bits of the multicast mask
 _EXAMPLE = 'ts.load(ts.TensorMap("u8", (64,), (), (16,)), np.zeros({memory}, "u1"), (48,), smem=np.zeros({smem}, "u1"))'
 _CAST = 'ts.load_multicast(ts.TensorMap("u8", (64,), (), (16,)), np.zeros(64, "u1"), (0,), [np.zeros(16, "u1")], cta_mask={mask})'
 
 MEMORY_EXTENT = rule(
     "memory-extent",
-    "The array holds, from the tensor's first byte on, every byte that the copy accesses.",
+    "The array contains every byte that the copy accesses, counted from the tensor's first byte.",
     argument="memory",
     found="byte {byte:#x} of the tensor (coordinates {coords}) in an array of {bytes} bytes",
     limit="the array, from the tensor's first byte on, holds every byte that the copy accesses",
@@ -53,7 +53,7 @@ _MEMORY_BEHIND_ROW = MEMORY_EXTENT.worded(
 )
 SMEM_EXTENT = rule(
     "smem-extent",
-    "The array for shared memory holds the whole box, gaps included.",
+    "The array for shared memory is large enough for the whole box with its gaps.",
     argument="{name}",
     found="{name} of {bytes} bytes",
     limit="the box in shared memory takes {needed_bytes} bytes",
@@ -206,7 +206,7 @@ def load_multicast(
 
 
 def require_smem(name: str, smem: Bytes, needed_bytes: int) -> None:
-    """Refuse shared memory that is shorter than the box of a copy; `name` is the argument that it came by."""
+    """Refuse shared memory that is shorter than the box of a copy; `name` is the argument to report."""
     if len(smem) < needed_bytes:
         raise SMEM_EXTENT.error(name=name, bytes=len(smem), needed_bytes=needed_bytes)
 
@@ -253,7 +253,7 @@ def deliver(copy: Copy, memory: Bytes, smems: Mapping[str, Bytes], walked: Walk 
 
 
 def deliver_together(copies: Sequence[Copy], walks: Sequence[Walk], memory: Bytes, smems: Bytes, name: str) -> None:
-    """Carry out loads that differ in their coordinates alone, each into its own row of `smems`: (copies, bytes).
+    """Execute loads that differ only in their coordinates, each into its own row of `smems`: (copies, bytes).
 
     `name` is what a refusal calls the shared memory.
     """
@@ -275,7 +275,7 @@ def deliver_together(copies: Sequence[Copy], walks: Sequence[Walk], memory: Byte
 
 
 def _is_whole(walked: Walk) -> bool:
-    """Whether nothing of a copy lies outside the tensor."""
+    """Whether a copy is completely inside the tensor."""
     return walked.all_inside and walked.low_bytes == 0 and walked.high_bytes == walked.row_bytes
 
 

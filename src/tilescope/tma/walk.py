@@ -1,7 +1,7 @@
-"""Which rows a copy visits: for each row of shared memory, where in the tensor it comes from, and where its pieces lie.
+"""The rows that a copy visits: for each row of shared memory, its origin in the tensor, and the addresses of its pieces.
 
-Whatever the mode, a copy is a list of *rows*. Rows lie one after another in shared memory, each starts on
-16 bytes in both memories, and the tensor's inner edge cuts all of them at the same place:
+In every mode, a copy is a list of *rows*. Rows follow one another in shared memory, each starts at a multiple of 16
+bytes in both memories, and the tensor's inner edge cuts all of them at the same place:
 
     tensor, dims (20, 5)                 box (16, 3) at coords (8, 3)
 
@@ -48,8 +48,8 @@ Offsets = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Coord = TypeVar("Coord", int, npt.NDArray[np.int64], npt.NDArray[np.object_])  # of one element, or of many
 
-HALO_EVERY_PIXELS = 32  # mode W128 brings its halo after each of these
-FAR_BYTES = 1 << 62  # beyond any memory; what would not fit 64 bits lies there
+HALO_EVERY_PIXELS = 32  # mode W128 loads its halo after each of these
+FAR_BYTES = 1 << 62  # beyond any memory; the value for addresses that do not fit 64 bits
 
 
 class Walk(NamedTuple):  # one is made for every copy, and a frozen dataclass takes four times as long to make
@@ -61,7 +61,7 @@ class Walk(NamedTuple):  # one is made for every copy, and a frozen dataclass ta
     last_start: int | None  # the farthest of the rows inside; None where none is
     low_bytes: int  # the part of each row that is in the tensor …
     high_bytes: int  # … as bytes of the dense row
-    row_bytes: int  # of a dense row, as it lies in global memory
+    row_bytes: int  # of a dense row, as in global memory
 
     @property
     def rows(self) -> int:
@@ -77,7 +77,7 @@ class Walk(NamedTuple):  # one is made for every copy, and a frozen dataclass ta
     def reach_bytes(self) -> int:
         """Where a store stops in a row: the tensor's end rounded up to 16 bytes, but never past the box.
 
-        So a store destroys what lies behind a row whose length is no multiple of 16 bytes.
+        So a store overwrites bytes after a row whose length is not a multiple of 16 bytes.
         """
         return min(rounded_up(self.high_bytes, CHUNK_BYTES), self.row_bytes)
 
@@ -249,7 +249,7 @@ class Placement:
 
 
 def placement(tensor_map: AnyMap, rows: int, smem_address: int) -> Placement:
-    """Where `rows` rows of the map lie from shared address `smem_address` on.
+    """The addresses of `rows` rows of the map from shared address `smem_address` on.
 
     >>> narrow = TensorMap("f16", (64, 64), (128,), (32, 2), swizzle="128B")
     >>> placement(narrow, 2, 0x480).places.tolist()

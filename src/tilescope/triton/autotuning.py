@@ -4,7 +4,7 @@
     autotune="all"       every valid one runs once, with findings for each; then the first, as the program's own launch
 
 A configuration is invalid if Triton itself would skip it: not enough shared or tensor memory, or a static assertion.
-Choices are kept by the device. Triton's own cache of choices, in memory and on disk, is neither read nor written.
+The device stores the choices. Triton's cache of choices, in memory and on disk, is neither read nor written.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Choices:
         return_mode: str = "mean",
         **_options: object,
     ) -> float | list[float]:
-        """What a benchmark gets: nan for each time that it asks for."""
+        """The result of a benchmark: nan for each requested time."""
         self._say(NO_TIME)
         unknown = float("nan")
         if quantiles is not None:
@@ -131,7 +131,7 @@ class Choices:
 
 
 def _invalid_errors() -> tuple[type[Exception], ...]:
-    """The errors by which Triton knows that a configuration is invalid."""
+    """The errors by which Triton recognises an invalid configuration."""
     from triton.compiler.errors import CompileTimeAssertionFailure
     from triton.runtime.errors import OutOfResources, PTXASError
 

@@ -1,4 +1,4 @@
-"""What a program is told where Triton cannot compile a kernel: its name and place, the architecture, and the reason.
+"""The message if Triton cannot compile a kernel: its name and place, the architecture, and the reason.
 
 Triton's own exception goes on to the program, which may expect it; the sentence is added as a note.
 """
@@ -15,7 +15,7 @@ _NOTE = "tilescope: "
 
 
 def note_failed_compilations(triton: ModuleType, arch: str, patches: Patches) -> None:
-    """Let every exception of Triton's compiler carry a sentence that says what could not be compiled, and for what."""
+    """Add a sentence with the kernel and the architecture to every exception of Triton's compiler."""
     function_type = triton.runtime.jit.JITFunction
     compile_kernel: Callable[..., object] = function_type._do_compile
 
@@ -46,7 +46,7 @@ def _describe_kernel(function: object) -> str:
 
 
 def _read_reason(error: Exception) -> str:
-    """The last line of what Triton says, as a sentence."""
+    """The last line of Triton's message, as a sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = lines[-1] if lines else type(error).__name__
     hint = "" if hasattr(error, "node") else " A kernel of another card needs its architecture, such as sm_100."

@@ -1,7 +1,7 @@
 """Every call of torch by a program, seen before torch does it: "cuda" becomes the CPU.
 
-A program believes that a tensor is on the card or on the CPU. Tensors that it made without "cuda" are marked, and results of
-marked tensors alone are marked too; all others are on the card for it, once it has asked for "cuda".
+To a program, a tensor is on the card or on the CPU. Tensors that it created without "cuda" are marked, and results of
+only marked tensors are marked too. All others are on the card, once the program has used "cuda".
 
     x = torch.zeros(4)              marked: x.is_cuda is False
     y = x.cuda()                    a copy without a mark: y.is_cuda is True, y.device is cuda:0
@@ -34,7 +34,7 @@ def is_cuda_device(torch: ModuleType, value: object) -> bool:
 
 
 class TorchCalls:
-    """What becomes of a call of torch; `note_use` hears of the first "cuda"."""
+    """Handles a call of torch; `note_use` is called at the first "cuda"."""
 
     def __init__(self, torch: ModuleType, note_use: Callable[[], None]) -> None:
         self._torch = torch
@@ -97,7 +97,7 @@ class TorchCalls:
         return result
 
     def note_use(self) -> None:
-        """The program asks for "cuda"."""
+        """The program uses "cuda"."""
         if not self._is_used:
             self._is_used = True
             self._note_use()
@@ -121,7 +121,7 @@ class TorchCalls:
         return value
 
     def _transfer(self, function: CALLS, args: tuple[object, ...], options: dict[str, object]) -> object:
-        """Tensor.to, .cuda and .cpu: a copy where the sides differ, whatever else the call converts."""
+        """Tensor.to, .cuda and .cpu: a copy if the sides differ, with any other conversion of the call."""
         source, *rest = args
         from_cpu = self._is_on_cpu(source)
         to_cpu = self._goes_to_cpu(function, from_cpu, rest, options)

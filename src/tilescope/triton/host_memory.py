@@ -3,7 +3,7 @@
     memory = HostMemory(arguments)        the storages of all tensors among the arguments, and …
                                           … of the tensors whose addresses an int64 tensor holds
 
-What a launch places itself, such as variables of the module, lies above the addresses that an operating system hands out.
+Arrays that a launch places itself, such as variables of the module, are above the addresses that operating systems use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from tilescope.sync.address import WINDOW_BYTES, WINDOWS
 from tilescope.triton.host_tensor import Extent, Tensor, find_extent, list_live_tensors, merge_extents
 
 OWN_START = 1 << 48  # above every address of a process
-_POINTER_RANGE = (1 << 22, 1 << 48)  # integers that may be addresses: x86-64 loads programs at 4 MiB, heaps lie above
+_POINTER_RANGE = (
+    1 << 22,
+    1 << 48,
+)  # integers that may be addresses: x86-64 loads programs at 4 MiB, and heaps are above
 _TABLE_BYTES = 1 << 24  # larger tensors are not searched for addresses
 _MOST_LEVELS = 4  # tables of tables
 
@@ -84,7 +87,7 @@ def _follow_pointers(tensors: list[Tensor], extents: list[Extent], addresses: Ad
 
 
 def _find_within(addresses: Addresses, extent: Extent) -> tuple[int, int]:
-    """Which of the sorted addresses lie in an extent, as a range."""
+    """The sorted addresses inside an extent, as a range."""
     first, end = np.searchsorted(addresses, np.array([extent.address, extent.end], np.uint64))
     return int(first), int(end)
 

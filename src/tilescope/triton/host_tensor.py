@@ -3,8 +3,8 @@
     x = tensor(np.zeros((64, 64), np.float32))     a numpy array as an argument of kernel[grid](…)
     find_extent(x)                                 the bytes of the storage that x lies in
 
-A kernel sees the host's own addresses. A storage is placed as a whole, so all views of it lie in one placement. torch is
-not imported: torch tensors have `untyped_storage`; for other tensors shape and strides say which bytes they have.
+A kernel uses the host's own addresses. A storage is placed as a whole, so all views of it are in one placement. torch
+is not imported: torch tensors have `untyped_storage`; for other tensors shape and strides determine the bytes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Extent:
         return self.address + self.size_bytes
 
     def has(self, address: int) -> bool:
-        """Whether an address lies in it."""
+        """Whether it contains an address."""
         return self.address <= address < self.end
 
     def view(self) -> npt.NDArray[np.uint8]:
@@ -87,7 +87,7 @@ class Extent:
 
 
 class HostTensor:
-    """A numpy array with the methods that Triton asks of a tensor; `array` is the array itself."""
+    """A numpy array with the methods of a tensor that Triton needs; `array` is the array itself."""
 
     device = "cpu"
 
@@ -175,7 +175,7 @@ def unwrap_view(argument: object) -> object:
 
 
 def find_extent(argument: Tensor) -> Extent:
-    """The bytes of the storage that a tensor lies in; a RuleError for a tensor that is not on the CPU."""
+    """The bytes of a tensor's storage; a RuleError for a tensor that is not on the CPU."""
     inner = unwrap_view(argument)
     device = str(getattr(inner, "device", "cpu"))
     is_torch = hasattr(inner, "untyped_storage")
@@ -190,7 +190,7 @@ def find_extent(argument: Tensor) -> Extent:
 
 
 def _find_storage(inner: object) -> Extent:
-    """The storage of a torch tensor. Under this driver "cuda" means the CPU; a true CUDA tensor says so of its storage."""
+    """The storage of a torch tensor. Under this driver "cuda" means the CPU; the storage of a true CUDA tensor is on "cuda"."""
     storage = inner.untyped_storage()  # type: ignore[attr-defined]
     storage_device = str(storage.device)
     if storage_device == "meta":
@@ -236,7 +236,7 @@ def merge_extents(extents: Iterable[Extent]) -> list[Extent]:
 
 
 def list_live_tensors() -> list[Tensor]:
-    """Every tensor of the process that Python knows: torch's, if torch is loaded, and those of `tensor`."""
+    """All live tensors of the process: torch's, if torch is loaded, and those of `tensor`."""
     tensors: list[Tensor] = [*_wrapped]  # type: ignore[list-item]
     torch = sys.modules.get("torch")
     tensor_class = getattr(torch, "Tensor", None)

@@ -1,7 +1,7 @@
 """Call a function right after a module is imported for the first time, by whoever imports it.
 
-Two ways lead there. A finder that stands first among Python's wraps the loader of the module. Where another finder came first, as
-pytest's does when every file is a test to it, the next import statement notices that the module is there.
+There are two methods. A finder that is first among Python's wraps the loader of the module. If another finder came
+first, as pytest's does when every file is a test, the next import statement detects that the module is loaded.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     run_program(ProgramRequest("train.py", arguments=("--steps", "2")), device)      status 0, and device.report()
 
-What the program raises is printed as Python prints it, but for a kernel that cannot be compiled, which gets a sentence without
-frames of Triton; its status is the one that Python would give.
+Exceptions of the program are printed as by Python, except for a kernel that cannot be compiled, which gets a sentence
+without frames of Triton; the exit status is the one of Python.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run_program(request: ProgramRequest, device: Device) -> int:
             return _exit_status(end.code)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  whatever the program raises
+        except BaseException as error:  # noqa: BLE001  the program may raise anything
             _print_error(error)
             return _FAILED
         finally:
@@ -76,7 +76,7 @@ def _exit_status(code: object) -> int:
 
 
 def _print_error(error: BaseException) -> None:
-    """Print a traceback from the program's first frame on; of a kernel that cannot be compiled, what Triton says of it."""
+    """Print a traceback from the program's first frame on; for a kernel that cannot be compiled, Triton's message."""
     if failure := read_compile_failure(error):
         sys.stderr.write(f"{failure}\n")
         return

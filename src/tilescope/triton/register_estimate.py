@@ -1,7 +1,7 @@
-"""How many registers a thread of a kernel needs, as an estimate: the text does not say what ptxas allots.
+"""An estimate of the registers of a kernel's thread: the PTX does not contain the allocation of ptxas.
 
-The estimate is the largest number of 32-bit registers whose first and last mention in the text enclose one line, and a few for
-addresses and the like. ptxas allots registers in groups of 8, and at most 255 to a thread.
+The estimate is the largest number of 32-bit registers whose first and last mention in the text enclose one line, and a
+few for addresses. ptxas allocates registers in groups of 8, and at most 255 per thread.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _MOST_PER_THREAD = 255
 _GROUP = 8
 _ALWAYS = 10  # addresses, the stack, special registers
 _REGISTER = re.compile(r"%(?P<kind>rd|rs|r|fd|f|h|hh|b|rq)\d+\b")
-_WORDS = {"rd": 2, "fd": 2, "rq": 4}  # of 32 bits; predicates have registers of their own
+_WORDS = {"rd": 2, "fd": 2, "rq": 4}  # of 32 bits; predicates have separate registers
 
 
 def estimate_registers(ptx: str, threads: int) -> int:
-    """Registers of a thread; no more than a block of that many threads can have.
+    """Registers of a thread; at most as many as a block of that many threads can have.
 
     >>> estimate_registers("mov.b32 %r1, 0; mov.b64 %rd1, 0; st.global.b32 [%rd1], %r1;", 128)
     16

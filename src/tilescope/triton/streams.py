@@ -1,6 +1,6 @@
 """Streams, events and devices that do nothing: a launch is finished when it returns.
 
-`DeviceInterface` is what Triton's benchmarks ask for, and the pieces from which torch.cuda is served.
+`DeviceInterface` is the interface that Triton's benchmarks use, with the objects that torch.cuda returns.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Stream:
 
 
 class Event:
-    """An event that has happened; the time between two is infinite, since nobody measured it."""
+    """A completed event; the time between two is infinite, since time is not measured."""
 
     cuda_event = 0
 
@@ -71,7 +71,7 @@ class Event:
 
 
 class DeviceInterface:
-    """What Triton asks of torch.cuda."""
+    """The part of torch.cuda that Triton uses."""
 
     Event = Event
     Stream = Stream

@@ -1,4 +1,4 @@
-"""torch's device "cuda" served by the CPU, for programs and tests that ask for it.
+"""torch's device "cuda" emulated on the CPU, for programs and tests that use it.
 
     torch.zeros(4, device="cuda")      a tensor in the CPU's memory, whose `device` is cuda:0 and whose `is_cuda` is True
     x.cpu(), x.cuda()                  copies, where a card's would be; the same tensor where a card's would be the same
@@ -141,7 +141,7 @@ def patch_cuda(torch: ModuleType, patches: Patches, arch: Arch, card: Card | Non
 
 
 def list_served(torch: ModuleType, arch: Arch, card: Card | None) -> dict[str, object]:
-    """What replaces each name of torch.cuda: an object of its own for each, as torch's compiler demands."""
+    """The replacement of each name of torch.cuda: a separate object for each, as torch's compiler requires."""
     served: dict[str, object] = {
         "is_available": lambda: True,
         "is_bf16_supported": lambda *_, **__: True,

@@ -1,9 +1,9 @@
-"""The driver that Triton asks for its target, its device and its launcher.
+"""The driver from which Triton gets its target, its device and its launcher.
 
     triton.runtime.driver.set_active(make_driver(…))
 
-Triton keeps compiled kernels by the number of the device. A device here is numbered by its architecture (90, 100), so
-kernels of different architectures never meet in one cache, and none meets a card's.
+Triton caches compiled kernels by the number of the device. A device here is numbered by its architecture (90, 100), so
+kernels of different architectures are never in one cache entry, and none is used for a card.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ StagesHook = Callable[..., tuple[str, str] | None]
 
 
 class DeviceState(Protocol):
-    """What the driver asks of the device that it drives."""
+    """The interface of the device that the driver needs."""
 
     arch: Arch
     card: Card | None
@@ -77,7 +77,7 @@ class DriverUtils:
         """Nothing is loaded on a card."""
 
     def set_printf_fifo_size(self, _size_bytes: int) -> None:
-        """The output of device_print has a limit of its own."""
+        """The output of device_print has a separate limit."""
 
     def get_device_properties(self, _device: int = 0) -> dict[str, int]:
         """The properties of the card, by Triton's names; rates in kHz."""
@@ -118,7 +118,7 @@ class DriverMethods:
         return True
 
     def launcher_cls(self, source: Source, metadata: object) -> Launcher:
-        """The launcher of a compiled kernel, which Triton keeps: it asks for the active driver at each launch."""
+        """The launcher of a compiled kernel, which Triton caches: it gets the active driver at each launch."""
         return Launcher(self._triton, source, metadata, functools.partial(run_on_active_device, self._triton))
 
     def run_launch(self, request: LaunchRequest) -> None:
@@ -190,7 +190,7 @@ def run_on_active_device(triton: ModuleType, request: LaunchRequest) -> None:
 
 
 def make_stages_hook(previous: StagesHook | None) -> StagesHook:
-    """The hook that ends compilation at PTX, under a cache key of its own; a hook of the program is called first."""
+    """The hook that ends compilation at PTX, under a separate cache key; a hook of the program is called first."""
 
     def inspect_stages(
         backend: object = None,

@@ -5,7 +5,7 @@
       → bind_arguments                  addresses, numbers, tensor maps: one value for each parameter of the PTX
       → Kernel.run
 
-Arguments arrive as the program passed them, constants included; the signature says which are compiled in.
+Arguments arrive as the program passed them, including constants; the signature determines which are compiled in.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The drawings of shared-memory accesses: which lanes meet in which bank, what patterns cost, what cures them.
+"""The drawings of shared-memory accesses: lanes that share a bank, the cost of patterns, and layouts without conflicts.
 
 bank          0   1   2   3  …        a row is a line of 128 bytes that some lane wants, a column a bank
 line 0x000    0!  1   2   3           (or the two or four banks that one lane takes at once); a cell
@@ -34,7 +34,7 @@ _WAITING = Legend((Entry("waits: its group wants several words of this bank, one
 
 
 def draw_bank_report(report: BankReport) -> Drawing:
-    """Which lanes meet in which bank, and what it costs.
+    """The lanes that share each bank, and their cost.
 
     >>> from tilescope.smem.report import bank_report
     >>> print(draw_bank_report(bank_report("ld.b128", range(0, 512, 16))).text().splitlines()[0])
@@ -74,7 +74,8 @@ def draw_tile_report(
     """A table of patterns with their cost, and a picture of the worst instruction of each that has conflicts.
 
     With `search`, the layouts without conflicts are listed. With `cured`, the report on the best of them, every picture
-    stands beside that of the same instruction there. With `all_banks`, pictures have all 32 banks, so that they compare.
+    is beside that of the same instruction there. With `all_banks`, pictures have all 32 banks, so that they can be
+    compared.
     """
     parts: dict[str, Part | tuple[Part, ...] | None] = {
         "costs": _costs(report),
@@ -100,7 +101,7 @@ def draw_tile_report(
 
 
 def _notes(first_drawn: list[_Worst], worst: list[_Worst]) -> tuple[str, ...]:
-    """What is to be known of the first instruction that is drawn, and of copies; each note once."""
+    """Notes on the first drawn instruction, and on copies; each note once."""
     copies = [entry for entry in worst if entry.cost.op.is_copy]
     notes: list[str] = []
     for entry in (*first_drawn, *copies):
@@ -127,7 +128,7 @@ def _costs(report: TileReport) -> Table:
 
 
 def _addresses(report: TileReport, cured: TileReport | None) -> Table:
-    """Where an element lies, in C, as things are and cured."""
+    """The C expressions of an element's address, on the current layout and on the one without conflicts."""
     addresses = {}
     if report.layout is not None:
         addresses["(r, c) at"] = f"`{report.layout.c_expression}`"
@@ -190,9 +191,9 @@ def _hardware_words(report: TileReport, search: LayoutSearch) -> str:
 
 
 def bank_grid(report: BankReport, title: str = "Lanes by bank", *, all_banks: bool = False) -> Grid:
-    """A row for each line that a group wants, a column for each bank (or the banks one lane takes at once).
+    """A row for each line that a group accesses, a column for each bank (or the banks one lane takes at once).
 
-    Half of the banks are left out if no lane wants them, unless `all_banks` are asked for.
+    Half of the banks are left out if no lane accesses them, unless `all_banks` is set.
     """
     cell_bytes = report.op.cell_bytes
     lanes_by_cell = _lanes_by_cell(report)
@@ -231,21 +232,21 @@ def bank_grid(report: BankReport, title: str = "Lanes by bank", *, all_banks: bo
 
 
 class _GroupByte(NamedTuple):
-    """The first byte of a cell that lanes of a group want."""
+    """The first byte of a cell that lanes of a group access."""
 
     group: int
     address: int
 
 
 class _GroupLine(NamedTuple):
-    """A line of shared memory with cells that lanes of a group want."""
+    """A line of shared memory with cells that lanes of a group access."""
 
     group: int
     line: int
 
 
 def _lanes_by_cell(report: BankReport) -> dict[_GroupByte, list[int]]:
-    """The lanes that want each cell, by group and then by address."""
+    """The lanes that access each cell, by group and then by address."""
     cell_bytes = report.op.cell_bytes
     lanes_by_cell: dict[_GroupByte, list[int]] = {}
     for number, group in enumerate(report.groups):
@@ -256,7 +257,7 @@ def _lanes_by_cell(report: BankReport) -> dict[_GroupByte, list[int]]:
 
 
 def _lanes_cell(report: BankReport, group_number: int, address: int, lanes: list[int]) -> Cell:
-    """The cell of the lanes of a group that want the bytes at an address."""
+    """The cell of the lanes of a group that access the bytes at an address."""
     group = report.groups[group_number]
     cell_bytes = report.op.cell_bytes
     bank = bank_of(address)
@@ -274,7 +275,7 @@ def _lanes_cell(report: BankReport, group_number: int, address: int, lanes: list
 def _shown_bytes(cell_bytes: int, wanted: Iterable[_GroupByte]) -> range:
     """The bytes of a line at which drawn cells start.
 
-    A grid of 32 columns is wide: a half of the line that no lane wants is left out.
+    A grid of 32 columns is wide, so a half of the line without accesses is left out.
     """
     half = SMEM_LINE_BYTES // 2
     used = {cell.address % SMEM_LINE_BYTES // half for cell in wanted}

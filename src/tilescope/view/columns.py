@@ -1,10 +1,11 @@
-"""Where the columns of a grid lie: as wide as the widest text that covers one, with a gap between groups.
+"""The positions of a grid's columns: as wide as the widest text that covers one, with a gap between groups.
 
     bank      0-15     16-31        two headers over two columns each
     chunk     0   1    2   3        a gap before column 2, where the second header starts
              |---|---|_|---|---|    starts 0 3 7 10, ends 3 6 10 13, for columns of 3 and a gap of 1
 
-A terminal counts in characters, an SVG in pixels, and both ask here; rich.table knows neither pixels nor spans.
+A terminal counts in characters, an SVG in pixels, and both use this module; rich.table supports neither pixels nor
+spans.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def _column_widths(needs: Iterable[_Need], columns: int, least: float) -> list[i
 
 
 class Columns(NamedTuple):
-    """Where the labels and the columns of a grid lie."""
+    """The positions of a grid's labels and columns."""
 
     label_widths: list[float]
     stub: int  # width of the labels and the names of tiers
@@ -59,9 +60,9 @@ class Columns(NamedTuple):
     ) -> Self:
         """All columns as wide as the widest text of one; those under a wider span share what it needs.
 
-        `label`, `cell` and `header` say how wide texts are, in characters or pixels; `least` is the width of the
-        narrowest column, `gap` stands before a group of columns, `unnamed` before those of a grid without names of tiers;
-        a `fixed` width is that of all columns, whatever their texts need.
+        `label`, `cell` and `header` return the width of texts, in characters or pixels; `least` is the width of the
+        narrowest column, `gap` comes before a group of columns, `unnamed` before those of a grid without names of
+        tiers; a `fixed` width is that of all columns, independent of their texts.
         """
         widths: Sequence[float] = [fixed or least] * grid.columns
         if fixed is None:

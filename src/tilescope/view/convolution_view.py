@@ -33,7 +33,7 @@ def draw_convolution(
     lines: int | None = None,
     exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS),
 ) -> Drawing:
-    """What the pass computes, which offsets every tap has, and the map; with `copy`, its first copy.
+    """The product of the pass, the offsets of every tap, and the map; with `copy`, its first copy.
 
     `lines` and `exact` are those of the drawing of a copy.
 

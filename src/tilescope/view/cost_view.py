@@ -56,7 +56,7 @@ def _source(count: LineCount, texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def beside_least(found: int | None, least: int | None) -> str:
-    """A count beside the least possible; a dash where there is nothing to count.
+    """A count beside the minimum; a dash if there is nothing to count.
 
     >>> beside_least(1024, 32), beside_least(8, 8), beside_least(None, None)
     ('1024 / 32', '8', '-')
@@ -100,7 +100,7 @@ def _traffic(run: KernelRun) -> Table:
 
 
 class _ReadAlike(NamedTuple):
-    """What descriptors of one line have in common, wherever they start."""
+    """The common part of one line's descriptors with any start."""
 
     line: str
     operand: str
@@ -130,7 +130,7 @@ def _read_alike(row: OperandRead) -> _ReadAlike:
 
 
 def _operands(run: KernelRun) -> Table:
-    """The operands of wgmma: those of several instructions of a line that differ by their start alone are one row."""
+    """The operands of wgmma: instructions of a line that differ only in their start are one row."""
     alike: dict[_ReadAlike, list[OperandRead]] = {}
     for row in run.operands:
         alike.setdefault(_read_alike(row), []).append(row)

@@ -28,7 +28,7 @@ from tilescope.view.tensor_map_view import findings, in_words, map_title, severi
 from tilescope.view.walk_step import Step
 from tilescope.view.word_ruler import is_tensor_map, map_bytes, map_ruler, word_ruler
 
-_ROWS_BESIDE = 16  # rows of one grid of addresses; the next stands beside it
+_ROWS_BESIDE = 16  # rows of one grid of addresses; the next is beside it
 _MAX_STEPS = 64  # descriptors listed of a loop
 _MAX_LINES = 256  # of shared memory
 _PATTERN_LINES = 8
@@ -88,7 +88,7 @@ def draw_word_readings(readings: WordReadings, rows: int | None = None) -> Drawi
     parts: dict[str, Part | tuple[Part, ...]] = {"verdicts": _verdicts(readings, barriers)}
     described = readings.possible
     if not described and not barriers:
-        described = readings.readings[:1]  # no kind fits: what the first would say
+        described = readings.readings[:1]  # no kind fits: the reading of the first
     is_one_of_several = len(readings.possible) + len(barriers) > 1
     for word in described:
         heading = f"As a {word.name}:" if is_one_of_several else ""
@@ -150,7 +150,7 @@ def _word_sentence(word: Inspection) -> str:
 def draw_descriptor_loop(loop: DescriptorLoop, *, chunks: bool = False) -> Drawing:
     """What leading and stride connect, the first descriptor, and the start of every other.
 
-    With `chunks`, shared memory beside them: which K step reads each chunk.
+    With `chunks`, shared memory is beside them: the K step that reads each chunk.
     """
     tile = loop.layout
     layout = loop.canonical

@@ -47,7 +47,7 @@ class Drawing:
     """
 
     title: str
-    named: NamedParts  # names and parts from top to bottom; what would stand beside nothing stands alone
+    named: NamedParts  # names and parts from top to bottom
 
     def __init__(self, title: str, parts: Parts) -> None:
         object.__setattr__(self, "title", title)
@@ -59,7 +59,7 @@ class Drawing:
         return tuple(part for _, part in self.named)
 
     def __getitem__(self, name: str) -> Part:
-        """The part of that name, alone or beside others; the first if several have it."""
+        """The part of that name, also among parts side by side; the first if several have it."""
         for own_name, part in self.named:
             beside = part.named if isinstance(part, Beside) else ()
             for inner_name, inner in ((own_name, part), *beside):
@@ -84,7 +84,7 @@ class Drawing:
         return self._over((*self.named, *named_parts(parts)))
 
     def figures(self) -> Drawing:
-        """The grids, the bit rulers and what explains them (legends, and the sentence named "key") alone.
+        """Only the grids, the bit rulers and their explanations (legends, and the sentence named "key").
 
         >>> Drawing("A word", {"said": "It is 0.", "ruler": BitRuler("", ())}).figures().parts
         (BitRuler(title='', fields=(), bits=64, row_bits=64, notes=()),)
@@ -101,7 +101,7 @@ class Drawing:
         return self._over(drawn)
 
     def mapped(self, change: Callable[[Part], Part]) -> Drawing:
-        """The drawing with what `change` makes of every part, in their order; those beside each other one by one.
+        """The drawing with `change` applied to every part, in order; parts side by side one by one.
 
         >>> Drawing("Two", {"a": "one", "b": "two"}).mapped(lambda part: part * 2).parts
         ('oneone', 'twotwo')
@@ -149,7 +149,7 @@ class Drawing:
 
 
 def _unwrap_single(named: Iterable[tuple[str, Part]]) -> NamedParts:
-    """Parts of which one that stands beside no other stands alone."""
+    """Parts; one without a neighbour is not wrapped."""
     unwrapped: list[tuple[str, Part]] = []
     for name, part in named:
         if isinstance(part, Beside) and len(part.named) < 2:

@@ -1,6 +1,6 @@
 """The parts of a drawing: grids, bit rulers, tables, legends, parts side by side, and sentences, which are strings.
 
-Parts have names, by which a page asks for one. Strings may hold code between backticks: an SVG sets it in a
+Parts have names, by which a page requests one. Strings may contain code between backticks: an SVG sets it in a
 monospaced font, a terminal in colour. The backticks themselves are not printed.
 """
 
@@ -23,12 +23,12 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of a legend: a swatch and what it stands for."""
+    """A line of a legend: a swatch and its meaning."""
 
     text: str
     colour: Tint = None
     mark: Mark = ""
-    sample: str = ""  # what the swatch itself says
+    sample: str = ""  # the text in the swatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Beside:
 
     @property
     def is_dense(self) -> bool:
-        """Whether cells are small in all its grids, so that lines beside each other are as high."""
+        """Whether cells are small in all its grids, so that adjacent lines have the same height."""
         return any(isinstance(part, Grid) and part.is_dense for part in self.parts)
 
 

@@ -1,4 +1,4 @@
-"""The figures of a drawing alone, for a paper, a slide or a page: no title, no sentences, no tables, no ground.
+"""The figures of a drawing for a paper, a slide or a page: without title, sentences, tables and background.
 
 A figure is at most as wide as two columns of a paper: 2 x 85 mm, which is 642 pixels at 96 to the inch. Grids that stand
 beside each other go below each other where they need more. A grid that is wider by itself goes on in bands below; one
@@ -22,12 +22,12 @@ from tilescope.view.svg_ruler import ruler_keys, ruler_rows
 from tilescope.view.svg_shapes import Block, abreast, below, escape, fit_block, move_group, number, stack_titled
 from tilescope.view.svg_style import figure_style, hatchings
 
-Ground = Literal["light", "dark"]  # what the figure will stand on
+Ground = Literal["light", "dark"]  # the background of the figure
 MM_PER_INCH = 25.4
 PIXELS_PER_INCH = 96
 COLUMN_MM = 85
 WIDEST_PIXELS = int(2 * COLUMN_MM / MM_PER_INCH * PIXELS_PER_INCH)  # 642
-_MARGIN = 2  # frames of marked cells stand out by a pixel
+_MARGIN = 2  # frames of marked cells extend by a pixel
 _WIDEST = WIDEST_PIXELS - 2 * _MARGIN  # of what is drawn
 _SWATCH = 60  # beside the text of a legend
 _PART_GAP = 20
@@ -44,7 +44,7 @@ class Pin(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """A drawing, and what stands above its figures; nothing for one that stands alone."""
+    """A drawing, and the heading of its figures; empty for a single drawing."""
 
     label: str
     drawing: Drawing
@@ -85,7 +85,7 @@ def figure_svg(drawings: Sequence[Labelled], *, ground: Ground, pins: Sequence[P
 
 
 def _blocks(part: Part) -> Iterator[Block]:
-    """What is drawn of a part, from top to bottom; sentences are not."""
+    """The drawn content of a part, from top to bottom, without sentences."""
     match part:
         case Grid():
             yield from _grid_blocks(part, is_dense=part.is_dense)
@@ -151,7 +151,7 @@ def _mark_pin(drawings: list[Labelled], pin: Pin) -> list[Labelled]:
 
 
 def _find_pin(figure: Grid | BitRuler, pin: Pin) -> Cell | BitField | None:
-    """What is pinned; None where the figure has no such cell, or bits without a field."""
+    """The pinned cell; None if the figure has no such cell, or for bits without a field."""
     if isinstance(figure, BitRuler):
         pieces = [piece for row in figure.rows() if row.fields for piece in row.pieces]
         return pieces[pin.row].field if pin.row < len(pieces) and pin.column == 0 else None

@@ -5,7 +5,7 @@ k      0-1   2-3   4-5   6-7               register    r0      r1
 row 0  T0V0  T1V0  T2V0  T3V0              thread 0    0,0-1   8,0-1
 row 1  T4V0  T5V0  T6V0  T7V0              thread 1    0,2-3   8,2-3
 
-A cell stands for the neighbours that share a register, so that narrow types stay readable. Colours are by thread.
+A cell represents the neighbours that share a register, so that narrow types stay readable. Colours are by thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilescope.view.walk_step import Step
 
 _MAX_CELLS = 16  # columns of the element grid
 _MAX_REGISTERS = 8  # columns of the thread grid
-_MAX_LISTED = 8  # values of a thread, around one that was asked for
+_MAX_LISTED = 8  # values of a thread, around a requested one
 _MAX_SAID = 8  # elements of a thread that a step of a walk names
 _NAMES = {  # of rows and columns, by operand
     "A": ("m", "k"),
@@ -49,7 +49,7 @@ def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[in
     >>> draw_fragment(fragment("mma.m16n8k8", "A", "bf16")).title
     'mma.m16n8k8, operand A: 16 x 8 bfloat16 (m x k)'
     """
-    value: int | None = None  # the one that was asked for
+    value: int | None = None  # the requested one
     if element is not None:
         holder, value = fragment.holder(*element)  # refuses what does not exist
         lane = holder if lane is None else lane
@@ -111,7 +111,7 @@ def _sparse_sentences(fragment: Fragment) -> Iterator[str]:
 
 
 def _sentence(fragment: Fragment, width: int, matrix: int) -> str:
-    """What a cell of `width` values says."""
+    """The text of a cell with `width` values."""
     cell = "`T5V2` is value 2 of thread 5"
     if width > 1:
         first = width if width < fragment.values else 0  # a cell that exists
@@ -230,7 +230,7 @@ def _thread_grid(fragment: Fragment, width: int, lane: int, value: int) -> Grid:
 
 
 def _lane_table(fragment: Fragment, lane: int, asked: int | None) -> Table:
-    """What a thread holds: all of it, or the values around the one that was asked for."""
+    """The values of a thread: all of them, or those around the requested one."""
     row_name, column_name = _names(fragment)
     records: list[dict[str, object]] = []
     listed = range(fragment.values)

@@ -177,7 +177,7 @@ def _not_emitted(unemitted: Mapping[Target, Violation]) -> str:
 
 
 def _predicted_time(gemm: GemmPlan) -> str | None:
-    """The predicted time; one that rests on documented rates alone says so."""
+    """The predicted time; one from only documented rates is labelled."""
     prediction = gemm.ranked[0].prediction
     if prediction is None:
         return None
@@ -185,7 +185,7 @@ def _predicted_time(gemm: GemmPlan) -> str | None:
 
 
 def _of_a_pair(gemm: GemmPlan) -> str:
-    """What each block has of a pair's tile; "" for the tile of one block."""
+    """The part of a pair's tile in each block; "" for the tile of one block."""
     if gemm.schedule.cta_group == 1:
         return ""
     return f" of a pair: A {by(gemm.a.problem.tile)} and B {by(gemm.b.problem.tile)} of each block"

@@ -5,7 +5,7 @@
        0  0x00         0  1  2  3  4  5  6  7      a row: two labels, eight cells
        1  0x80         1  0  3  2  5  4  7  6
 
-A grid says what is where, not how it looks: `text_lines` prints it, `svg_grid` draws it.
+A grid has the contents and positions, not the appearance: `text_lines` prints it, `svg_grid` draws it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _DENSE_ROWS = 40
 class Cell:
     """One cell: short text, a colour (chunk number or role), a mark, and a sentence for the tooltip.
 
-    Cells of one drawing that show the same thing share a word of `link`: a page that knows the mouse marks them all.
+    Cells of one drawing that show the same thing share a word of `link`: a page marks all of them when the mouse is
+    over one.
 
     >>> Cell("3", 3, title="line 0, chunk 3")
     Cell(text='3', colour=3, mark='', title='line 0, chunk 3', span=1, link='', goes='')
@@ -43,7 +44,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands above `span` columns; a terminal prints `short`, if there is one."""
+    """A header above `span` columns; a terminal prints `short`, if there is one."""
 
     text: str
     span: int = 1
@@ -120,7 +121,7 @@ class Grid:
         asked: tuple[Collection[Down], Collection[Across]] = ((), ()),
         nouns: tuple[str, str] = ("rows", "columns"),
     ) -> Self:
-        """The grid of `cell(row, column)`; a mapping says what the labels and headers read, else they are the numbers.
+        """The grid of `cell(row, column)`; mappings have the texts of labels and headers, else they are the numbers.
 
         `names` are those of a row's labels, then that of the columns. A rule stands above `ruled` rows and those that
         are multiples of `rule_every`, the first left out; `outer` tiers stand above the headers. At most `most` rows and
@@ -191,7 +192,7 @@ class Grid:
         return replace(self, rows=tuple(self.rows[number] for number in shown), notes=notes)
 
     def between(self, first: int, stop: int) -> Self:
-        """The columns `first` to below `stop`; what lies on both sides of a cut is told where there is room.
+        """The columns `first` to below `stop`; the numbers on both sides of a cut are shown if there is space.
 
         >>> grid = Grid("", (), (Row((), (Cell("wait", span=3), Cell("b"))),)).between(2, 4)
         >>> [(cell.text, cell.span) for cell in grid.rows[0].cells]
@@ -228,7 +229,7 @@ Entry = TypeVar("Entry")
 
 
 def _window(entries: list[Entry], most: int | None, asked: Collection[Entry]) -> list[Entry]:
-    """At most `most` entries: the first ones, or, cut into windows of that size, the windows with entries that are `asked` for.
+    """At most `most` entries: the first ones, or, cut into windows of that size, the windows with requested entries.
 
     >>> _window([*range(9)], 2, [5]), _window([*range(9)], 2, []), _window([*range(9)], 4, [0, 8])
     ([4, 5], [0, 1], [0, 1, 2, 3, 8])
@@ -240,7 +241,7 @@ def _window(entries: list[Entry], most: int | None, asked: Collection[Entry]) ->
 
 
 def _cut_words(named: Mapping[Entry, str], shown: list[Entry], noun: str) -> str:
-    """Which entries are drawn, where it is not all of them; a window that does not begin with the first is named."""
+    """Which entries are drawn, if not all of them; a window that does not begin with the first is named."""
     entries = [*named]
     if len(shown) == len(entries):
         return ""

@@ -36,7 +36,7 @@ def draw_layout(
     whole: bool = False,
     notations: EveryNotation | None = None,
 ) -> Drawing:
-    """Where each piece of the tile lies in shared memory; of a tensor core's operand, its atoms too.
+    """The place of each piece of the tile in shared memory; for a tensor core's operand, its atoms too.
 
     `element` is marked and told; `other` is compared with the layout; `whole` draws the whole tile, and shared memory;
     `notations` are listed instead, above the whole tile.
@@ -69,7 +69,7 @@ def draw_notations(notations: EveryNotation) -> Drawing:
 
 
 def whole_layout(layout: Layout) -> Drawing:
-    """Where each piece of the tile lies, and beside it what each place of shared memory holds.
+    """The place of each piece of the tile, and beside it the contents of shared memory.
 
     >>> drawing = whole_layout(Layout((8, 64), 16, swizzle="128B"))
     >>> drawing["tile"].title, drawing["memory"].title
@@ -98,7 +98,7 @@ def _draw_pieces(layout: Layout, pieces: Pieces, grids: dict[str, Grid], element
 
 
 def draw_difference(one: Layout, other: Layout, *, element: Element | None = None, whole: bool = True) -> Drawing:
-    """Two layouts of one tile beside each other; pieces that lie elsewhere are marked.
+    """Two layouts of one tile side by side; pieces at different places are marked.
 
     Without `whole`, only the part of a large tile around `element`, or around the first difference.
 
@@ -145,7 +145,7 @@ class _Compared(NamedTuple):
 
 
 def _compared_pieces(one: Layout, other: Layout) -> _Compared:
-    """Both layouts in pieces that lie whole in each; drawn as mn x k where their contiguous indices differ."""
+    """Both layouts in pieces that are contiguous in each; drawn as mn x k if their contiguous indices differ."""
     if one.major == other.major:
         names = one.as_rows().names
         addresses = row_addresses(one)
@@ -166,7 +166,7 @@ def _compared_pieces(one: Layout, other: Layout) -> _Compared:
 
 
 def _in_both(one: Layout, other: Layout, element: tuple[int, ...]) -> str:
-    """Where an element lies in each of two layouts."""
+    """The place of an element in each of two layouts."""
     return f"at {one.address(*element):#x} in the first, at {other.address(*element):#x} in the second"
 
 

@@ -31,7 +31,7 @@ def draw_map_log(log: MapLog, *, title: str = "") -> Drawing:
 
 
 def _in_full(one: LoggedMap) -> tuple[Part, ...]:
-    """Where a refused map stands, why it is refused, and its arguments."""
+    """The lines of a refused map, the reasons, and its arguments."""
     broken = broken_rules(one.violations)
     where = lines_in_words(one.lines).capitalize()
     times = f", x {one.times}" if one.times > 1 else ""
@@ -65,7 +65,7 @@ def _said(one: LoggedMap, are_rules_shown: bool) -> str:
 
 
 def _remarks(accepted: Iterable[LoggedMap]) -> Table:
-    """What is accepted and wrong or slow, a row for each rule: its lines, and what it says of the first."""
+    """Accepted maps that are wrong or slow, a row for each rule: its lines, and its message for the first."""
     first: dict[str, Violation] = {}
     lines: dict[str, list[int]] = {}
     for logged in accepted:

@@ -1,4 +1,4 @@
-"""Shapes and strides alone, drawn: a thread-value layout by thread and by element, or the offsets of a plain tile.
+"""Drawings of shapes and strides: a thread-value layout by thread and by element, or the offsets of a plain tile.
 
 Who holds each element             What each thread holds           ((4,8),(2,2)):((32,1),(16,8)) of 16 x 8
 row column   0     1     2          value   V0   V1   V2   V3
@@ -28,7 +28,7 @@ _MAX_HOLDERS = 4  # of an element that several threads hold, named
 def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
     """A thread-value layout: which index each thread holds, and with `shape`, which thread holds each element.
 
-    A plain matrix is a tile, unless a `shape` says that its rows are threads which hold elements of another tile.
+    A plain matrix is a tile, unless a `shape` is passed: then its rows are threads which hold elements of another tile.
 
     >>> draw_modes(Modes(((4, 8), 2), ((2, 8), 1))).title
     'Thread-value layout of 32 threads x 2 values'

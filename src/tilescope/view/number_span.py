@@ -1,4 +1,4 @@
-"""Numbers in short, as labels and tooltips say them: 0-3 for 0 to 3.
+"""Short forms of numbers for labels and tooltips: 0-3 for 0 to 3.
 
 >>> number_span(0, 3), extent(8, 8), extents(range(0, 20, 8))
 ('0-3', '8-15', {0: '0-7', 8: '8-15', 16: '16-19'})

@@ -21,8 +21,8 @@ from tilescope.view.memory_grid import bank_of
 from tilescope.view.number_span import extents
 from tilescope.view.tile_pieces import Element, Pieces, row_addresses
 
-_NARROW_MAP = 4  # columns of a map of atoms that leave room beside it
-_MAX_ATOMS = 16  # rows and columns of the map of atoms; a larger one is cut around the element that is asked for
+_NARROW_MAP = 4  # columns of a map of atoms that leave space beside it
+_MAX_ATOMS = 16  # rows and columns of the map of atoms; a larger one is cut around the requested element
 
 
 def draw_canonical_layout(canonical: CanonicalLayout) -> Drawing:
@@ -65,13 +65,13 @@ def draw_operand(canonical: CanonicalLayout, layout: Layout, element: Element | 
 
 
 class _Operand:
-    """A tile of atoms as rows and columns, and the element that is asked for."""
+    """A tile of atoms as rows and columns, and the requested element."""
 
     def __init__(self, canonical: CanonicalLayout, layout: Layout, element: Element | None = None) -> None:
         self.canonical = canonical
         self.layout = layout
         self.element = element
-        self.element_address = None if element is None else layout.address(*element)  # refuses what lies outside
+        self.element_address = None if element is None else layout.address(*element)  # refuses elements outside
         self.tile = layout.as_rows()
         self.atom = oriented(canonical.major, *canonical.atom)  # rows, columns
         self.counts = tuple(length // step for length, step in zip(self.tile.shape, self.atom, strict=True))

@@ -62,7 +62,7 @@ MARK_SIGN: dict[Mark, str] = {"": "", "collision": "!", "focus": "*"}
 
 
 def colour_of(tint: Tint) -> Colour:
-    """The colour a cell asks for: a number cycles through the eight, a role is looked up, None is background.
+    """The colour of a cell: a number cycles through the eight, a role is looked up, None is background.
 
     >>> colour_of("collision").name, colour_of(9).name, colour_of(None).name
     ('collision', 'c1', 'background')

@@ -91,7 +91,7 @@ def moves_of(path: ElementPath) -> dict[str, str]:
 
 
 def _stops(path: ElementPath) -> dict[str, str]:
-    """What is said of each stop."""
+    """The text of each stop."""
     plan = path.plan
     chunk_at = f"byte {path.gmem_offset_bytes:#x} from the tile's corner, in chunk {path.chunk} of row {path.row}"
     if path.first_bit:
@@ -115,12 +115,12 @@ def _stops(path: ElementPath) -> dict[str, str]:
 
 
 def _unswizzled_chunk(path: ElementPath) -> int:
-    """The chunk of its line in which it would lie without the swizzle."""
+    """The chunk of its line where it would be without the swizzle."""
     return path.plan.swizzle.apply(path.address) % SMEM_LINE_BYTES // CHUNK_BYTES
 
 
 def _reading_stops(path: ElementPath) -> dict[str, str]:
-    """What is said of those who read it."""
+    """The text of the readers."""
     stops: dict[str, str] = {}
     if path.descriptor is not None:
         read = path.descriptor
@@ -195,7 +195,7 @@ def _overlap(one: range, other: range) -> bool:
 
 
 def _chunk_walk(window: PathWindow) -> Iterator[Step]:
-    """The chunks of the rows that are drawn, with where each lies."""
+    """The chunks of the drawn rows, with the place of each."""
     row_name, _ = window.names
     for row in window.rows:
         for number in range(window.chunks_of_row):

@@ -1,4 +1,4 @@
-"""The chunks of 16 bytes around one element of a tile, drawn alike at every stop of its way.
+"""The chunks of 16 bytes around one element of a tile, drawn in the same way at every stop of its path.
 
     Global memory          Shared memory            Read in K step           Result
     k    0-7  8-15 …       bank  0-3   4-7 …        k    0-7  8-15 …         mn
@@ -64,7 +64,7 @@ class PathWindow:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What rows and columns are called: mn and k, or k and mn."""
+        """The names of rows and columns: mn and k, or k and mn."""
         return oriented(self.major, "mn", "k")
 
     @property
@@ -114,11 +114,11 @@ class PathWindow:
         return self.path.plan.containers.with_start(self.path.smem_address).as_rows()
 
     def address(self, chunk: Chunk) -> int:
-        """Where a chunk lies in shared memory."""
+        """The place of a chunk in shared memory."""
         return int(self._smem_tile.address(chunk.row, chunk.number * self.chunk_elements))
 
     def place_words(self, chunk: Chunk) -> str:
-        """Where a chunk lies in shared memory, as a piece of a sentence."""
+        """The place of a chunk in shared memory, as a part of a sentence."""
         address = self.address(chunk)
         return f"at {address:#x}, {bank_words(bank_of(address), CHUNK_BYTES)}"
 
@@ -128,7 +128,7 @@ class PathWindow:
         return f"{mn},{k}"
 
     def element_in(self, chunk: Chunk) -> str:
-        """The element of a chunk that has the place which the asked one has in its own."""
+        """The element of a chunk at the position that the requested one has in its chunk."""
         column = chunk.number * self.chunk_elements + self.asked_column % self.chunk_elements
         return self.written(chunk.row, min(column, self.extents[1] - 1))
 
@@ -148,7 +148,7 @@ class PathWindow:
     def fragment(self) -> Fragment:
         """The fragment that holds the element after ldmatrix."""
         fragment_layout = fragment_of(self.operand, self.path.plan.problem.data_type.name)
-        assert fragment_layout is not None  # asked for where a register was found in it
+        assert fragment_layout is not None  # requested if a register was found in it
         return fragment_layout
 
     @cached_property
@@ -167,7 +167,7 @@ class PathWindow:
         return self.path.plan.descriptors().block_mn
 
     def gmem_grid(self) -> Grid:
-        """The chunks as they lie in the matrix."""
+        """The chunks as in the matrix."""
         return Grid.of(
             "Global memory: the rows of the tile",
             self.names,

@@ -143,7 +143,7 @@ def _in_one_number(numbers: Sequence[int]) -> str:
 
 
 def _by_role(numbers: Sequence[tuple[str, int]]) -> str:
-    """A number for each role; many that are alike are told once.
+    """A number for each role; equal numbers are printed once.
 
     >>> _by_role([("producer", 1), ("consumer", 0)]), _by_role([(f"warp {warp}", 0) for warp in range(8)])
     ('producer: 1, consumer: 0', 'each of 8 roles: 0')

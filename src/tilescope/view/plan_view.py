@@ -56,7 +56,7 @@ def _of_fewest_copies(plans: list[Plan]) -> list[Plan]:
 
 
 def draw_unplanned(refused: Unplanned) -> Drawing:
-    """What was asked, and why there is no plan for it."""
+    """The request, and why there is no plan for it."""
     return Drawing(f"No plan for {refused.asked}", {"reasons": Table.numbered(refused.violations, "")})
 
 
@@ -112,7 +112,7 @@ def _copies(plan: Plan) -> str:
 
 
 def _completion_facts(plan: Plan) -> dict[str, str]:
-    """What says that a tile has come."""
+    """How the arrival of a tile is signalled."""
     completion = plan.completion
     if completion.expected_bytes is not None:
         return {"mbarrier expects": f"{completion.expected_bytes} bytes a tile"}
@@ -150,7 +150,7 @@ def _descriptor_facts(plan: Plan) -> dict[str, str]:
 
 
 def copies_grid(plan: Plan, title: str, names: tuple[str, str], *, columns: int = 0, colour: int | None = None) -> Grid:
-    """Which copy brings what of a tile, or of several side by side in `columns`; without TMA, where atoms start.
+    """The copies of a tile, or of several side by side in `columns`; without TMA, the starts of atoms.
 
     A cell is a column of atoms and a band of rows, in the colour of its copy or in `colour`.
     """
@@ -233,7 +233,7 @@ def _rank_table(report: PlanReport, plans: list[Plan], title: str) -> Table:
 
 
 def _refusals(report: PlanReport) -> Table:
-    """Each reason with the candidates that it refuses: a swizzle alone if both orders are refused.
+    """Each reason with the candidates that it refuses: only the swizzle if both orders are refused.
 
     A reason that is about the swizzle names it already, and one that refuses all candidates needs no list.
     """

@@ -32,7 +32,7 @@ _KERNEL = re.compile(r"(?P<quotes>'''|\"\"\")// (?P<comment>[^\n]*)\n.*?(?P=quot
 
 
 def draw_rule(rule: Rule) -> Drawing:
-    """Its demand, where it holds, and its two examples with what tilescope says to them.
+    """Its demand, its scope, and its two examples with tilescope's answers.
 
     >>> from tilescope.rule import RULES
     >>> draw_rule(RULES["box-range"])["demand"]
@@ -74,7 +74,7 @@ def _examples(passing: Example, failing: Example) -> list[tuple[str, str]]:
 
 
 def _expression_rows(label: str, expression: str) -> list[tuple[str, str]]:
-    """An expression as rows of a table; of a kernel its comment alone: the page of the rule has all of it."""
+    """An expression as rows of a table; for a kernel only its comment: the page of the rule has all of it."""
     kernel = _KERNEL.search(expression)
     if kernel is None:
         return [(label, expression)]

@@ -51,7 +51,7 @@ NARROW_BITS = 32  # of a line, where a row of 64 has no room
 
 
 class Piece(NamedTuple):
-    """The part of a field that lies in one row, bits counted within the row; or bits that no field claims."""
+    """The part of a field in one row, bits counted within the row; or bits that no field covers."""
 
     low: int
     high: int
@@ -149,9 +149,9 @@ class BitRuler:
         return f"{noun} {extent(start // self.row_bits, count)}"
 
     def _pieces(self, start: int) -> list[Piece]:
-        """The bits of a row, the highest first: pieces of fields, and what lies between them."""
+        """The bits of a row, the highest first: parts of fields, and the bits between them."""
         names = {field.name.casefold() for field in self.fields}
-        keys = [key for key in _KEYS if key.casefold() not in names]  # an "m" beside a field M would be read as it
+        keys = [key for key in _KEYS if key.casefold() not in names]  # an "m" near a field M would be mistaken for it
         pieces: list[Piece] = []
         reached = 0
         for key, field in zip(keys, self._fields_from(start), strict=False):
@@ -183,7 +183,7 @@ class BitRuler:
 
 
 def byte_grid(ruler: BitRuler, title: str, content: bytes) -> Grid:
-    """The bytes of a descriptor with its fields in colour: what a debugger shows, beside the ruler that names the bits.
+    """The bytes of a descriptor with its fields in colour: a debugger's view, beside the ruler that names the bits.
 
         byte   0  1  2  3  4  5  6  7 …      a cell is a byte, in the colour of the field of its lowest bits;
         0x00  00 00 20 5a 7f 00 00 00        bytes and pieces of the ruler that share a field share a link

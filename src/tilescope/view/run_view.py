@@ -1,4 +1,4 @@
-"""The drawing of a run: how it came out, what it changed, what is wrong with it, and, if requested, which lines ran most."""
+"""The drawing of a run: its outcome, its changes, its findings, and, if requested, the most expensive lines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def draw_kernel_run(
     state: RunState | None = None,
     is_page: bool = False,
 ) -> Drawing:
-    """The outcome, printf's text, arrays that changed, and findings; those that are `accepted` under a title of their own.
+    """The outcome, printf's text, arrays that changed, and findings; the `accepted` ones have a separate title.
 
     `lines` adds the lines that ran most. With `texts`, the source of lines as far as it is known, the lines have what their
     accesses cost, and what TMA and wgmma did below them. A `timeline` of the run's pipeline, a picture of shared memory, or the
@@ -90,7 +90,7 @@ def _findings(run: KernelRun, accepted: Sequence[Violation]) -> tuple[Table, ...
 
 
 def _finding(finding: Violation, title: str) -> Table:
-    """One finding: its rule and headline, then details and the fix on lines of their own."""
+    """One finding: its rule and headline, then details and the fix on separate lines."""
     text = describe_finding(finding)
     rows = [(finding.rule, text.headline), ("", text.limit), *text.details, ("fix", text.fix)]
     return Table(rows, title=title)

@@ -129,7 +129,7 @@ def _column_grid(scales: ScaleLayout, around: int, block: int) -> Grid:
 
 
 def _asked_for(block: tuple[int, int] | None, element: tuple[int, int] | None) -> str:
-    """What was asked for, as the title of the table that tells it; empty if nothing was."""
+    """The request, as the title of the table about it; empty without one."""
     if element is not None:
         return f"Element (row {element[0]}, k {element[1]})"
     return "" if block is None else f"Scale (row {block[0]}, block {block[1]})"
@@ -180,7 +180,7 @@ def _register_facts(scales: ScaleLayout) -> str:
 
 
 def _column_facts(scales: ScaleLayout) -> str:
-    """Columns of tensor memory; fewer for B of a pair with m = 128, whose halves of n lie in quarters of their own."""
+    """Columns of tensor memory; fewer for B of a pair with m = 128, whose halves of n are in different quarters."""
     along = scales.atoms[1]
     columns = scales.word_columns
     columns_text = f"{columns * along}: {columns} for each word of k"

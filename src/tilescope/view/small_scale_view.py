@@ -15,7 +15,7 @@ from tilescope.view.number_span import extent
 
 
 def draw_small_atoms(scales: ScaleLayout, block: tuple[int, int] | None, asked_for: str) -> Drawing:
-    """An 8x4 atom in memory; the scale of a `block` (row, block) is marked, and told under the title `asked_for`."""
+    """An 8x4 atom in memory; the scale of a `block` (row, block) is marked, and described under the title `asked_for`."""
     row = scales.format
     atom = SCALE_ATOM[scales.atom]
     sentence = (

@@ -102,10 +102,10 @@ class _Memory:
     picture: SmemPicture
     writers: npt.NDArray[np.int64] = field(init=False)
     is_under_way: npt.NDArray[np.bool_] = field(init=False)
-    tiles: npt.NDArray[np.int64] = field(init=False)  # by byte: the number of the tile that lies there
+    tiles: npt.NDArray[np.int64] = field(init=False)  # by byte: the number of its tile
     content: npt.NDArray[np.uint8] = field(init=False)
     traces: list[Trace | None] = field(init=False)
-    looks: dict[int, _Look] = field(default_factory=dict)  # by address of the chunk: those that were asked for
+    looks: dict[int, _Look] = field(default_factory=dict)  # by address of the chunk: the requested ones
 
     def __post_init__(self) -> None:
         end = rounded_up(self.picture.bytes, SMEM_LINE_BYTES)
@@ -164,7 +164,7 @@ class _Band(NamedTuple):
 
 
 def _bands(picture: SmemPicture, memory: _Memory) -> Iterator[_Band]:
-    """Lines that look alike become one row; of a tile the first eight lines stay."""
+    """Equal lines become one row; of a tile the first eight lines stay."""
     lines = lines_of_bytes(SHARED_RESERVED_BYTES, picture.bytes)
     places = range(0, SMEM_LINE_BYTES, CHUNK_BYTES)
 

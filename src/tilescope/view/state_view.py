@@ -133,7 +133,7 @@ def _local(state: RunState) -> Table:
 
 
 def _tensor_memory(tmem: TmemAt) -> Table | str:
-    """Who wrote which cells; the columns that are allocated stand in the title."""
+    """The writers of cells; the allocated columns are in the title."""
     ranges = [f"{first} to {first + count - 1}" for first, count in tmem.allocations]
     title = f"Tensor memory, columns {listed(ranges)} allocated" if ranges else "Tensor memory, no column allocated"
     if not tmem.writers:

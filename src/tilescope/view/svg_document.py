@@ -46,7 +46,7 @@ from tilescope.view.table import Table
 _MARGIN = 24
 _PART_GAP = 26
 _BESIDE_GAP = 40
-_SMALLEST_BESIDE = 0.85  # parts beside each other are drawn at least in this scale; else some go below the others
+_SMALLEST_BESIDE = 0.85  # parts side by side are drawn at least in this scale; else some are placed below the others
 _BAND_GAP = 10  # between the pieces of a grid that is wider than its page
 _ENTRY_GAP = 22  # between the entries of a legend
 _TEXT_WIDTH = 720  # text is this wide unless a grid is wider
@@ -126,12 +126,12 @@ def _width(laid: Laid) -> float:
 
 
 def _width_beside(laid: Sequence[Laid]) -> float:
-    """The width of parts that stand beside each other."""
+    """The width of parts side by side."""
     return sum(map(_width, laid)) + _BESIDE_GAP * (len(laid) - 1)
 
 
 def _abreast(laid: Sequence[Laid], width: float) -> Block:
-    """Parts beside each other; texts share the width that grids leave."""
+    """Parts side by side; texts share the width that grids leave."""
     free_width = width - _BESIDE_GAP * (len(laid) - 1) - sum(inner.rigid_width for inner in laid)
     texts = sum(inner.rigid_width == 0 for inner in laid)
     text_width = max(NARROW_TEXT, free_width / max(1, texts))
@@ -195,7 +195,7 @@ def _grid(part: Grid, room: Room = WITHOUT_LIMIT, *, is_dense: bool = False) -> 
 
 
 def _in_bands(grid: Grid, room: Room, *, is_dense: bool) -> Block:
-    """A grid that is wider than its page, cut into pieces below each other; its notes stand below the last."""
+    """A grid that is wider than its page, cut into pieces below each other; its notes are below the last."""
     pieces = bands(replace(grid, notes=()), room.widest, is_dense=is_dense)
     pieces[-1] = replace(pieces[-1], notes=grid.notes)
     blocks = [grid_block(piece, dense=is_dense, linked=room.has_script) for piece in pieces]

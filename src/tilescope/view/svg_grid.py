@@ -43,7 +43,7 @@ _RULE_HEIGHT = 4
 _MOST_SHAPES = 1100  # of the cells of a grid on a page, each a shape with a text and a tooltip …
 _MOST_SHAPES_SAVED = 8192  # … and in a file
 _WIDEST_PAINTED = 1600  # pixels of a grid of more cells, up to which its columns have room for texts
-_SHRUNK_WIDTH = 430  # pixels of a wider one, whose cells have no texts: two of them stand beside each other
+_SHRUNK_WIDTH = 430  # pixels of a wider one, whose cells have no texts: two of them fit side by side
 _SMALLEST_CELL = 3  # pixels
 _SMALLEST_FRAMED = 12  # pixels: a mark on a smaller cell is a dot
 _LABEL_PITCH = 14  # pixels from one label to the next
@@ -52,7 +52,7 @@ _LABEL_PITCH = 14  # pixels from one label to the next
 class Density(NamedTuple):
     """How large the cells of a grid are, in pixels."""
 
-    name: str  # its class, which says the size of its texts
+    name: str  # its class, which sets the size of its texts
     cell_height: float
     font_size: int
     cell_padding: int
@@ -60,7 +60,7 @@ class Density(NamedTuple):
     least_width: int
 
     def air_around(self, header: str) -> int:
-        """What the text of a header needs beside its width: two digits as little as in a cell, a range of numbers more."""
+        """The width of a header's text plus its margin: two digits need as little as in a cell, a range of numbers more."""
         return self.cell_padding if len(header) <= 2 else self.header_padding
 
 
@@ -82,11 +82,11 @@ class GridBlocks(NamedTuple):
 
     labels: Block
     cells: Block
-    painted: PaintedPlaces | None  # where the cells of a painted grid lie; None: every cell is a shape of its own
+    painted: PaintedPlaces | None  # the positions of a painted grid's cells; None: every cell is a separate shape
 
 
 class PaintedPlaces(NamedTuple):
-    """Where the cells of a painted grid lie, in pixels."""
+    """The positions of a painted grid's cells, in pixels."""
 
     lefts: tuple[float, ...]  # of columns
     tops: tuple[float, ...]  # of rows
@@ -96,12 +96,12 @@ class PaintedPlaces(NamedTuple):
 
 
 def own_density(grid: Grid) -> Density:
-    """How large the cells of a grid are that stands alone."""
+    """The cell size of a grid without neighbours."""
     return DENSE if grid.is_dense else ROOMY
 
 
 def grid_blocks(grid: Grid, density: Density | None = None) -> GridBlocks:
-    """The labels and the cells of a grid, which stand beside each other, without title and notes."""
+    """The labels and the cells of a grid, side by side, without title and notes."""
     drawer = _GridDrawer.of(grid, density or own_density(grid), linked=True)
     return GridBlocks(drawer.stub(), drawer.cells(), drawer.places() if drawer.is_painted else None)
 
@@ -173,7 +173,7 @@ class _GridDrawer:
     def stub(self) -> Block:
         """The names of tiers and the labels of rows, from top to bottom."""
         headers = below([self._header_names(tier) for tier in self.grid.tiers])
-        every = ceil(_LABEL_PITCH / self.density.cell_height)  # a label every so many rows has room
+        every = ceil(_LABEL_PITCH / self.density.cell_height)  # one of this many labels fits
         rows = below([self._row_labels(row, is_told=place % every == 0) for place, row in enumerate(self.grid.rows)])
         return replace(below([headers, rows], gap=2), width=self.columns.stub)
 
@@ -187,7 +187,7 @@ class _GridDrawer:
         return replace(below([headers, rows], gap=2), width=self.width - self.columns.stub)
 
     def _header_names(self, tier: Tier) -> Block:
-        """What stands left of a line of headers; the names of labels stand in the lowest."""
+        """The text to the left of a line of headers; the names of labels are in the lowest."""
         names = self.grid.label_names if tier is self.grid.tiers[-1] else ()
         body = self._labels(names, _HEADER_BASELINE)
         body += label(self.columns.stub - 8, _HEADER_BASELINE, tier.name, "l")
@@ -234,7 +234,7 @@ class _GridDrawer:
         return Block(self.width, height + _RULE_HEIGHT, body)
 
     def places(self) -> PaintedPlaces:
-        """Where the cells lie, from the first header down."""
+        """The position of the cells, from the first header down."""
         headers = _HEADER_HEIGHT * len(self.grid.tiers) + (2 if self.grid.tiers else 0)
         return PaintedPlaces(
             lefts=tuple(self.columns.starts),

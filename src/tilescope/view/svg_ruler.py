@@ -37,7 +37,7 @@ def ruler_rows(ruler: BitRuler, *, linked: bool = False, is_narrow: bool = False
 
 
 def ruler_keys(ruler: BitRuler) -> Legend:
-    """What the letters stand for that a narrow ruler has where a field's name has no room."""
+    """The meaning of the letters in a narrow ruler, for fields whose names do not fit."""
     entries = []
     word = ""
     for row in ruler.narrow_rows():

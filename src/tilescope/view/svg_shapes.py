@@ -1,4 +1,4 @@
-"""What an SVG drawing is made of: boxes, labels, wrapped text, and blocks of them below or beside each other.
+"""The elements of an SVG drawing: boxes, labels, wrapped text, and blocks of them below or beside each other.
 
 Text has no width before a browser chooses its font, so widths are reckoned from above: a monospaced
 character takes 0.61 of the font size everywhere, one of the sans-serif fonts what it takes in DejaVu Sans, the widest.
@@ -85,7 +85,7 @@ def _sans_width(text: str, size: float) -> float:
 
 
 def label(x: float, y: float, text: str, classes: str) -> str:
-    """A text element with its baseline at `y`; the classes say font, ink and which end `x` is. Nothing for no text."""
+    """A text element with its baseline at `y`; the classes select font, ink and which end `x` is. Empty for an empty text."""
     if not text:
         return ""
     return f'<text x="{number(x)}" y="{number(y)}"{_class_attribute(classes)}>{escape(text)}</text>'

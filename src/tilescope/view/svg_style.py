@@ -56,13 +56,13 @@ _ON_DARK = (
 
 
 def figure_style(ground: str) -> str:
-    """The rules for a figure that has no ground of its own, and stands on a "light" or a "dark" one."""
+    """The rules for a figure without a background, on a "light" or a "dark" page."""
     rules = _ON_DARK if ground == "dark" else _ON_LIGHT
     return style_sheet() + "".join(_under_drawing(selectors) + block for selectors, block in _RULE.findall(rules))
 
 
 def _under_drawing(selectors: str) -> str:
-    """Selectors, separated by commas, of what lies within a drawing."""
+    """Selectors, separated by commas, of elements inside a drawing."""
     return ",".join(f".tilescope {selector}" for selector in selectors.split(","))
 
 

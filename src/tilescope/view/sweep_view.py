@@ -21,7 +21,7 @@ _MAX_REASONS = 20
 def draw_sweep(sweep: Sweep) -> Drawing:
     """A line for each problem with its best plan in numbers, and why others have none.
 
-    What all problems have in common stands in the title.
+    Facts that all problems share are in the title.
     """
     common = _common_words(sweep)
     title = f"{counted(len(sweep.rows), 'problem')}, {sweep.planned} with a plan"
@@ -38,7 +38,7 @@ def draw_sweep(sweep: Sweep) -> Drawing:
 
 
 def _common_words(sweep: Sweep) -> list[str]:
-    """What all problems say alike, besides the tile."""
+    """The common facts of all problems, besides the tile."""
     options = [_options(row.problem) for row in sweep.rows if row.problem is not None]
     common = []
     for words in zip(*options, strict=True):  # the types of all problems, then their majorness, and so on
@@ -82,7 +82,7 @@ def _unplanned_records(sweep: Sweep) -> list[dict[str, object]]:
 
 
 def _options(problem: Problem) -> tuple[str, ...]:
-    """What a problem asks beside its tile, word by word; an empty one for what it leaves open."""
+    """The inputs of a problem besides its tile, word by word; empty for an open one."""
     swizzle = "" if problem.swizzle is None else problem.swizzle.name
     return problem.data_type.ptx, problem.major, problem.consumer_name, swizzle, problem.arch.name
 

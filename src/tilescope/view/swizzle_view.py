@@ -1,4 +1,4 @@
-"""The drawing of a swizzle: where each piece of a line lies, before and after, and the facts about the mode.
+"""The drawing of a swizzle: the place of each piece of a line, before and after, and the facts about the mode.
 
 Logical               Physical
 chunk  0 1 2 3 …      chunk  0 1 2 3 …      a cell says which source chunk is found there, and has
@@ -39,7 +39,7 @@ class _Frame(NamedTuple):
         row_bytes = SMEM_LINE_BYTES
         piece_bytes = swizzle.piece_bytes
         if swizzle.shift < 0 or swizzle.block_bytes > SMEM_LINE_BYTES or piece_bytes < BANK_BYTES:
-            # pieces leave their line or are smaller than a bank: rows of their own size
+            # pieces leave their line or are smaller than a bank: rows have the pieces' size
             piece_bytes = swizzle.atom_bytes
             row_bytes = min(_MOST, 1 << swizzle.bits) * piece_bytes
         upper_bit = swizzle.base + abs(swizzle.shift)  # of the two fields of the address, the one that numbers rows
@@ -135,7 +135,7 @@ def _title(swizzle: Swizzle, address: int) -> str:
 
 
 def pattern_grid(swizzle: Swizzle, address: int = 0, *, physical: bool = False) -> Grid:
-    """The pattern as a program counts it, or as it lies in shared memory, whose cells say what they hold.
+    """The pattern in logical order, or as in shared memory, whose cells name their contents.
 
     >>> pattern_grid(Swizzle.named("32B")).rows[1].cells[2].title
     'logical bytes 0xa0 to 0xaf: stored at 0xb0 to 0xbf'
@@ -169,7 +169,7 @@ def pattern_grid(swizzle: Swizzle, address: int = 0, *, physical: bool = False) 
 
 
 def _piece_cell(swizzle: Swizzle, frame: _Frame, place: int, *, physical: bool) -> Cell:
-    """The piece at an address, which a program counts or which lies in shared memory."""
+    """The piece at a logical address or an address in shared memory."""
     other = swizzle.apply(place)
     source = other if physical else place  # what the piece is called after
     row = source // frame.row_bytes

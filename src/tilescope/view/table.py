@@ -12,7 +12,7 @@ def _cell_text(value: object) -> str:
 
 
 class TableText(NamedTuple):
-    """A text of a table, and whether it is a heading or names the fact beside it."""
+    """A text of a table, and whether it is a heading or the name of a fact."""
 
     text: str
     is_name: bool = False
@@ -22,8 +22,8 @@ class TableText(NamedTuple):
 class Table:
     """Rows of text; the last column wraps. Without headings it is a list of facts, the first column their names.
 
-    Rows hold whatever can be printed, "-" for None; a dictionary gives facts, of which empty ones are left out. `align`
-    has one letter a column, "l" or "r"; columns beyond it are left-aligned. Rows beyond `most` are counted in a note.
+    Rows may contain any printable value, "-" for None; a dictionary gives facts, without the empty ones. `align` has
+    one letter per column, "l" or "r"; columns beyond it are left-aligned. Rows beyond `most` are counted in a note.
 
     >>> Table({"copies": 4, "note": ""}).rows
     (('copies', '4'),)

@@ -37,7 +37,7 @@ def map_parts(tensor_map: AnyMap) -> dict[str, Part]:
 def draw_map_report(
     report: MapReport, *, asked: Mapping[str, object] | None = None, show_bytes: bool = False
 ) -> Drawing:
-    """The verdict, the reasons, and the map; `asked` are the arguments of one that was refused.
+    """The verdict, the reasons, and the map; `asked` are the arguments of a refused one.
 
     With `show_bytes`, also the descriptor that the map is encoded into, or why there is none.
     """
@@ -85,7 +85,7 @@ def draw_tensor_map_diff(diff: TensorMapDiff) -> Drawing:
 
 
 def differences_table(title: str, found: Iterable[MapDifference]) -> Table:
-    """What differs, as one map has it and as the other does."""
+    """The differences, with the value of each map."""
     rows = ((difference.name, f"`{difference.one}`", f"`{difference.other}`") for difference in found)
     return Table(rows, ("", "one", "other"), title)
 
@@ -121,7 +121,7 @@ def in_words(tensor_map: AnyMap) -> str:
 
 
 def _copy_facts(a: AnyMap) -> str:
-    """What one copy brings."""
+    """The facts about one copy."""
     first = 0 if a.interleave.slice_bytes else 1  # dim 0 ignores its element stride, and has no corner
     if isinstance(a, TensorMap):
         steps = [

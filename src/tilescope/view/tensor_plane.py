@@ -27,7 +27,7 @@ from tilescope.view.number_span import number_span, runs
 
 EXACT_COLUMNS = 16  # drawn cell by cell up to here …
 EXACT_ROWS = 32
-_SCALED_COLUMNS = 10  # … and beyond in about this many cells beside the copy's own: they fit 80 characters
+_SCALED_COLUMNS = 10  # … and beyond in about this many cells besides the copy's own: they fit 80 characters
 _SCALED_ROWS = 8
 Interval = tuple[int, int]  # the first index, and the one behind the last
 
@@ -74,7 +74,7 @@ class _Axis(NamedTuple):
 
 
 class _CopiedRows(NamedTuple):
-    """The rows of the copy that lie in the plane: their numbers, the lines they lie on, and where they start there."""
+    """The rows of the copy in the plane: their numbers, their lines, and where they start there."""
 
     rows: list[int]
     lines: list[int]
@@ -148,7 +148,7 @@ class _Plane(NamedTuple):
 
 
 def plane(trace: Trace, exact: tuple[int, int]) -> Grid:
-    """The plane of the tensor that the copy's first row lies in, with the copy in it.
+    """The plane of the tensor that contains the copy's first row, with the copy in it.
 
     Up to `exact` columns and rows are drawn cell by cell.
     """
@@ -218,7 +218,7 @@ def _plane_notes(trace: Trace, drawn: _Plane) -> list[str]:
 
 
 def _fixed_dims(trace: Trace) -> list[int]:
-    """The dimensions in which the plane lies at one coordinate; not the channels, which lie within a pixel."""
+    """The dimensions with a single coordinate in the plane; not the channels, which are within a pixel."""
     across, down = plane_dims(trace)
     first = 0 if across == 0 else 1
     return [dim for dim in range(first, trace.tensor_map.rank) if dim not in (across, down)]
@@ -260,7 +260,7 @@ def chunks_of_row(trace: Trace) -> int:
 
 
 def dim_names(trace: Trace) -> tuple[str, ...]:
-    """What the dimensions are called: their numbers, or the letters of an image."""
+    """The names of the dimensions: their numbers, or the letters of an image."""
     a = trace.tensor_map
     letters = ("W", "H", "D")[: a.rank - 2]
     if a.interleave.slice_bytes:

@@ -20,7 +20,7 @@ from tilescope.view.palette import MARK_SIGN, Tint
 from tilescope.view.ruler import BitField, BitRuler, Piece, RulerRow
 from tilescope.view.table import Table
 
-_GUTTER = 3  # columns between parts that stand side by side
+_GUTTER = 3  # columns between parts side by side
 _WIDEST = 96  # prose in longer lines is hard to follow
 _NOTE_WIDTH = 36  # notes under a narrow grid may be this wide
 _TICK_BITS = 8  # between the numbers over a bit ruler
@@ -110,7 +110,7 @@ def _centre(text: str, width: int, filling: str = " ") -> str:
 
 
 def wrap_text(text: str, width: int, tint: Tint = None) -> list[Line]:
-    """A text broken between words; code in it gets a tint of its own.
+    """A text wrapped between words; code in it gets a separate tint.
 
     >>> [plain_line(line) for line in wrap_text("one `two` three", 8)]
     ['one two', 'three']
@@ -134,7 +134,7 @@ def _cut_word(word: str, width: int) -> list[str]:
     cut: list[str] = []
     for part in spaced.split(" "):
         spans = pieces(part)
-        if len(spans) != 1:  # code and words beside it stay together
+        if len(spans) != 1:  # code and adjacent words stay together
             cut.append(part)
             continue
         text, is_code = spans[0]
@@ -174,7 +174,7 @@ def _legend(part: Legend, width: int) -> list[Line]:
 
 
 def _entry_lines(entry: Entry, width: int) -> list[Line]:
-    """A swatch and what it stands for; lines below the first are indented."""
+    """A swatch and its meaning; lines below the first are indented."""
     sample = "   "
     if entry.sample or entry.mark:
         sample = f" {entry.sample}{MARK_SIGN[entry.mark]} "
@@ -253,7 +253,7 @@ class _Placed(NamedTuple):
 
 
 class _GridLine(NamedTuple):
-    """A line of a grid: what stands left of the columns, and what in them; None for a rule."""
+    """A line of a grid: the text to the left of the columns, and the columns; None for a rule."""
 
     stub: Span
     items: list[_Placed] | None
@@ -285,7 +285,7 @@ def _grid(grid: Grid, width: int) -> list[Line]:
 
 
 def _header_lines(grid: Grid, columns: Columns) -> Iterable[_GridLine]:
-    """The tiers of headers; the names of labels stand in the lowest."""
+    """The tiers of headers; the names of labels are in the lowest."""
     for tier in grid.tiers:
         names = grid.label_names if tier is grid.tiers[-1] else ()
         headers = [_Placed(first, header.span, _short(header), "header") for first, header in place_items(tier.headers)]
@@ -377,7 +377,7 @@ def _ruler(part: BitRuler, width: int) -> list[Line]:
         for label, line in drawn:
             lines.append([Span(label.ljust(stub), "header"), *_line_part(line, start, start + shown)])
     blocks = [lines]
-    table = replace(part, notes=()).table()  # the notes stand below, where they may be as wide as the ruler
+    table = replace(part, notes=()).table()  # the notes are below, where they may be as wide as the ruler
     if table:
         blocks.append(lines_of(table, width))
     return _add_title_and_notes(part.title, stack_blocks(blocks), part.notes, width)
@@ -415,7 +415,7 @@ def _ruler_line(row: RulerRow, scale: int) -> Line:
 
 
 def _ruler_piece(piece: Piece, width: int) -> Span:
-    """The name of a field in brackets, else its key, else the key alone on every character; dots for no field."""
+    """The name of a field in brackets, else its key, else only the key on every character; dots for no field."""
     field = piece.field
     if field is None:
         return Span("·" * width, "muted")

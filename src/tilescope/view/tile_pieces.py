@@ -1,4 +1,4 @@
-"""A tile cut into pieces that lie whole in shared memory, drawn both ways.
+"""A tile cut into pieces that are contiguous in shared memory, drawn both ways.
 
 The tile                        Shared memory
 k      0  8 16 24 …             bank       0    4    8   12 …      a cell of the tile says its 16-byte place, a cell
@@ -25,13 +25,13 @@ from tilescope.view.palette import Mark
 
 _MOST = 16  # rows and columns of a tile, in pieces
 _MAX_LINES = 128  # of shared memory
-_MAX_LINKS = 8  # pieces with which a place of shared memory is linked, where several lie there
+_MAX_LINKS = 8  # pieces linked to a place of shared memory, if several are there
 Element = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A tile cut into pieces that lie whole in shared memory, contiguous index left to right."""
+    """A tile cut into pieces that are contiguous in shared memory, contiguous index left to right."""
 
     addresses: npt.NDArray[np.int64]  # of the first bytes of pieces: rows x pieces
     elements: int  # of a piece
@@ -64,7 +64,7 @@ class Pieces:
 
     @property
     def key(self) -> str:
-        """What a cell of the tile is, and says."""
+        """The content and text of a cell of the tile."""
         elements = "one element" if self.elements == 1 else f"{self.elements} elements"
         return (
             f"A cell is {elements} of the tile ({counted(self.bytes, 'byte')}); "
@@ -148,7 +148,7 @@ def row_addresses(layout: Layout) -> npt.NDArray[np.int64]:
 
 
 def _whole(addresses: npt.NDArray[np.int64], count: int, element_bits: int) -> bool:
-    """Whether every run of `count` elements is contiguous and starts on a place of its own size."""
+    """Whether every run of `count` elements is contiguous and aligned to its size."""
     rows, columns = addresses.shape
     if columns % count or count * element_bits % 8:
         return False

@@ -15,7 +15,7 @@ from tilescope.view.grid import Cell, Grid, Row, Tier
 from tilescope.view.timeline_lanes import Instances, Lanes, Span, Ticks, lanes_of, legend_of
 
 _SHOWN_TICKS = 64
-_TIMELINE_PIXELS = 896  # of an SVG, for the ticks of a window that somebody asked for
+_TIMELINE_PIXELS = 896  # of an SVG, for the ticks of a requested window
 _SHOWN_WAITS = 12
 _TICKS_PER_HEADER = 8
 
@@ -29,11 +29,11 @@ class BlockTimeline(NamedTuple):
     instances: Instances
     subject: Instance | None  # of the mistake
     blocks: int  # of the pipeline
-    is_window: bool  # whether somebody asked for these ticks
+    is_window: bool  # whether these ticks were requested
 
     @classmethod
     def of(cls, simulation: Simulation, block: int | None, ticks: tuple[int, int] | None) -> BlockTimeline:
-        """The timeline of a block: the one asked for, or that of the mistake."""
+        """The timeline of a block: the requested one, or that of the mistake."""
         mistake = simulation.mistake
         instances = instances_by_name(simulation.pipeline)
         subject = None if mistake is None else instances.get(mistake.subject)
@@ -80,14 +80,14 @@ def _window_words(ticks: Ticks, all_ticks: str) -> str:
 
 
 def _ticks(total: int, asked: tuple[int, int] | None, *, at_end: bool) -> Ticks:
-    """The ticks to draw: those that were asked for, moved into the run; else the first, or the last of a mistake."""
+    """The ticks to draw: the requested ones, moved into the run; else the first, or the last of a mistake."""
     first, count = asked or (total if at_end else 0, _SHOWN_TICKS)
     first = max(0, min(first, total - count))
     return Ticks(first, min(first + count, total), total)
 
 
 def _link_span(span: Span, name: str) -> Span:
-    """The span with a link of its own, behind those that it shares."""
+    """The span with a separate link, after those that it shares."""
     return span._replace(cell=replace(span.cell, link=f"{span.cell.link} {name}".strip()))
 
 
@@ -110,7 +110,7 @@ def _of_block(events: Sequence[Event], instances: Instances, block: int, *, at_e
 
 
 def _events_in(events: list[Event], ticks: Ticks) -> list[Event]:
-    """The events of these ticks; the ends of all phases are kept: they say which phase runs, and what ends a wait."""
+    """The events of these ticks, with the ends of all phases: they give the current phase, and the end of each wait."""
     return [event for event in events if event.op == "phase" or (event.end >= ticks.first and event.start < ticks.end)]
 
 

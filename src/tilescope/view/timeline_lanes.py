@@ -43,7 +43,7 @@ _LETTER = {  # of operations
     "griddepcontrol": "p",
     "signal": "u",
 }
-_MEANING = {  # of letters that stand for more than one operation
+_MEANING = {  # of letters with more than one operation
     "w": "wait",
     "a": "arrive",
     "b": "barrier of threads",
@@ -79,7 +79,7 @@ class Span(NamedTuple):
         return self.start <= tick < max(self.end, self.start + 1)
 
     def is_seen(self, ticks: Ticks) -> bool:
-        """Whether a part of it lies in the ticks that are drawn."""
+        """Whether a part of it is in the drawn ticks."""
         return self.start < ticks.end and max(self.end, self.start + 1) > ticks.first
 
 
@@ -136,7 +136,7 @@ def _ended_phase(event: Event, arrivals: Arrivals) -> str:
 
 
 def _role_cell(event: Event, instances: Instances, arrivals: Arrivals) -> Cell:
-    """What a role does: its letter and the stage it touches, or the barrier for which it waits long."""
+    """The action of a role: its letter and its stage, or the barrier of a long wait."""
     touched = next((instances[name] for name in (event.barrier, *event.slots) if name in instances), None)
     ticks = event.end - event.start
     waits = event.op in ("wait", "tail", "stuck")
@@ -156,7 +156,7 @@ def _role_cell(event: Event, instances: Instances, arrivals: Arrivals) -> Cell:
 
 
 def _role_words(event: Event, arrivals: Arrivals) -> str:
-    """What a role does; of a wait, what ends it."""
+    """The action of a role; for a wait, what ends it."""
     ended = arrivals.get((event.barrier, event.phase - 1)) if event.op in ("wait", "tail") else None
     return event.said if ended is None else f"{event.said}, until {ended.role}: {ended.said}"
 
@@ -255,7 +255,7 @@ def _phase_entries(timeline: Grid) -> Iterator[Entry]:
 
 
 def _mistake_entries(timeline: Grid, *, is_stuck: bool) -> Iterator[Entry]:
-    """The marks of a mistake; where roles are stuck, their marks are explained by an entry of their own."""
+    """The marks of a mistake; for stuck roles, a separate entry explains their marks."""
     if is_stuck:
         yield Entry("never passes", "collision", "collision", "full[0]")
     rows = [row for row in timeline.rows if row.labels[0] != "role" or not is_stuck]

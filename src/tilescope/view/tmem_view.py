@@ -27,7 +27,7 @@ from tilescope.view.tensor_map_view import severities
 
 _NOBODY = 1 << 40
 _SCALES = ("SFA", "SFB")
-_BAND_LANES = 16  # what a row of the drawing stands for
+_BAND_LANES = 16  # the meaning of a row of the drawing
 _MAX_GROUPS = 4  # columns of the drawing
 _BUDGET_COLUMNS = 8  # of tensor memory, to a cell of a budget's drawing
 _BUDGET_LETTERS = 4  # of a part's name, in a cell
@@ -44,9 +44,9 @@ Element = tuple[int, int]
 def draw_tmem_layout(
     layout: TmemLayout, element: Element | None = None, loaded: LoadedElement | None = None
 ) -> Drawing:
-    """A matrix in tensor memory, drawn as lanes by columns; the cells that hold `element` are marked and told.
+    """A matrix in tensor memory, drawn as lanes by columns; the cells with `element` are marked and described.
 
-    `loaded` is the load that brings the element, and where it is then.
+    `loaded` is the load of the element, and its place afterwards.
 
     >>> from tilescope.mma.tmem_layout import tmem_layout
     >>> draw_tmem_layout(tmem_layout((128, 256))).title
@@ -75,7 +75,7 @@ def draw_tmem_layout(
 
 
 def _sentences(layout: TmemLayout) -> str:
-    """What is drawn, and what is to be known of it."""
+    """The drawing, and its notes."""
     first, second = layout.names[:2]
     what = f"{first}, then {second}" if layout.operand in _SCALES else f"the {second} that it holds of its {first}"
     sentences = [
@@ -176,7 +176,7 @@ def _lane_grid(layout: TmemLayout, cta: int, element: Element | None) -> Grid:
 def _drawn_columns(layout: TmemLayout, place: TmemPlace | None) -> range:
     """Where the columns of the drawing start: all of a matrix, in a few groups; of scale factors a few, one by one.
 
-    A column of scale factors holds other rows than its neighbour; drawn are those around the place that is asked for.
+    A column of scale factors has other rows than its neighbour; only those around the requested place are drawn.
     """
     first = layout.base.column
     end = first + layout.columns
@@ -262,7 +262,7 @@ def _budget_grid(budget: TmemBudget) -> Grid:
 
 
 def draw_tensor_memory(memory: TensorMemory) -> Drawing:
-    """Who has which columns, in slices of 32, and what is to be said about it."""
+    """The owners of columns, in slices of 32, and notes on them."""
     owner: dict[int, int] = {}
     for number, (first, taken) in enumerate(memory.allocations):
         owner |= dict.fromkeys(range(first, first + taken, SLICE_COLUMNS), number)

@@ -45,7 +45,7 @@ def draw_topic_index(index: TopicIndex) -> Drawing:
 
 
 def draw_nearest_topics(near: NearestTopics) -> Drawing:
-    """Why the words are not known, and what to ask instead.
+    """Why the words are unknown, and suggestions.
 
     >>> near = NearestTopics("swizle", "topic 'swizle': no topic has that name.", ("swizzle",))
     >>> draw_nearest_topics(near)["reason"]

@@ -26,7 +26,7 @@ from tilescope.view.tensor_plane import EXACT_COLUMNS, EXACT_ROWS, chunk_links, 
 from tilescope.view.walk_step import Step
 
 MAX_LINES = 32
-_PLACE_ROWS = 8  # of a plane, around what was asked for
+_PLACE_ROWS = 8  # of a plane, around the requested place
 _MAX_STEPS = 512  # of a walk
 _CUT_SIGN = "~"  # behind the name of a chunk: the tensor ends within it
 _SWAPPED_SIGN = "x"  # its halves are exchanged
@@ -42,8 +42,8 @@ def draw_trace(
 ) -> Drawing:
     """The box in the tensor beside the lines of shared memory that it covers, at most `lines` of them.
 
-    A tensor of more than `exact` columns (16 bytes) or rows is drawn to scale; `places` are told first, and marked: the
-    lines that are drawn are then those around them.
+    A tensor of more than `exact` columns (16 bytes) or rows is drawn to scale; `places` are described first, and
+    marked: the drawn lines are then those around them.
 
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 8), (128,), (64, 2), swizzle="128B")
@@ -80,7 +80,7 @@ def _title(trace: Trace) -> str:
 
 
 def _memory(trace: Trace, most: int | None, asked: Collection[int]) -> Grid:
-    """The lines of shared memory that the copy covers; those that were asked for are among them."""
+    """The lines of shared memory that the copy covers, including the requested ones."""
     swizzle = trace.tensor_map.swizzle
     start = trace.smem_address
     return memory_grid(
@@ -101,7 +101,7 @@ def walk_trace(trace: Trace, **_: object) -> Iterator[Step]:
 
 
 def _place(trace: Trace, place: Place) -> Table:
-    """One address: what lies there, and what an XOR of the offset would have given."""
+    """One address: its contents, and those that an XOR of the offset would have given."""
     address = place.address
     line = address // SMEM_LINE_BYTES
     chunk = address % SMEM_LINE_BYTES // CHUNK_BYTES
@@ -274,7 +274,7 @@ def _facts(trace: Trace) -> Table:
 
 
 def _outside(trace: Trace) -> str:
-    """How much of the copy lies outside the tensor: whole rows, and parts of the others."""
+    """The part of the copy outside the tensor: whole rows, and parts of the others."""
     whole_rows = trace.filled_rows
     others = trace.rows - whole_rows
     overrun_bytes = trace.overrun_bytes // others if others else 0
@@ -290,7 +290,7 @@ def _outside(trace: Trace) -> str:
 
 
 def draw_identification(tile: Identification) -> Drawing:
-    """A tile found in a dump: where it lies, in which layout, how much of it fits; or that it was not found."""
+    """A tile found in a dump: its place, its layout, how much of it matches; or that it was not found."""
     if not tile.found:
         return Drawing("The tile is not in the dump", {"advice": tile.advice})
     fits = tile.compared_bytes - tile.wrong_bytes - tile.missing_bytes

@@ -5,7 +5,7 @@
     <svg>                 the drawing; cells that show the same thing share a word of data-link
     <script>              walk.js: lights up what belongs together
 
-A notebook that is not trusted has its pictures and scripts taken out. What is left then is the sentence that says so.
+A notebook that is not trusted loses its pictures and scripts. Then only a sentence with the reason is left.
 """
 
 from __future__ import annotations

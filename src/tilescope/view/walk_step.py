@@ -1,4 +1,4 @@
-"""A walk over a drawing: one step after the other marks some cells and says what they are.
+"""A walk over a drawing: each step marks some cells and describes them.
 
 The function that walks over a value takes the options of the one that draws it, and passes over those that change
 no step.

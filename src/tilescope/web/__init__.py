@@ -3,8 +3,8 @@
     URL ── Form ──▶ Asked ── the question ──▶ Answer ── view ──▶ Sheet ── page.html ──▶ a page
     /swizzle?mode=64B        Swizzle.named("64B")
 
-questions/menu.py holds the table of pages. A form reads its fields from the query and asks its question, as a command
+questions/menu.py has the table of pages. A form parses its fields from the query and asks its question, as a command
 does; the page shows the answer's drawing, its JSON, and the question itself as Python and as a command. The page
-computes nothing that Python knows: the script marks cells that share a link, steps through a list, and asks for the
+computes nothing that Python computes: the script marks cells that share a link, steps through a list, and requests the
 next page.
 """

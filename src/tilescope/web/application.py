@@ -9,10 +9,10 @@ POST /run/record               a run that is too long for its page is made and r
 POST /run/compile              CUDA C++ or Triton is compiled: the fields that it fills, as JSON
 POST /identify/open/dump       a file that was dropped on a field: the fields that it fills, as JSON
 
-A page on the web can make a browser ask this server, under a name of its own that it points at 127.0.0.1. So a request is
-answered only under a name of this machine (Host), and never for a page of another origin. A link that somebody follows is
-answered: the browser shows its page as a whole, and the other site sees nothing of it. A POST is answered for pages of
-this server alone.
+Any website can make a browser send requests to this server, under a host name that it resolves to 127.0.0.1. So a
+request is answered only under a name of this machine (Host), and not for a page of another origin. A link that a user
+follows is answered: the browser shows its page as a whole, and the other site cannot read it. A POST is answered only
+for pages of this server.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from tilescope.web.source_compiler import compile_apart, read_source
 
 WORKERS = 2
 MAX_WAITING = 64  # requests that wait for a worker; more are refused at once
-PART_HEADER = "tilescope-part"  # says which part of a page its script shows …
+PART_HEADER = "tilescope-part"  # names the part of a page that its script shows …
 ANSWER_PART = "answer"  # … and so that the long texts of its fields need not come back
 _COMPILE = "/run/compile"
 _OPEN = "/open/"  # in the path of a file that a field takes
@@ -103,7 +103,7 @@ def application(host: str = "127.0.0.1") -> Starlette:
             raise HTTPException(404)
         return Response(static_file(name), media_type=_STATIC[name], headers={"cache-control": "no-cache"})
 
-    async def no_icon(_: Request) -> Response:  # a browser asks for one beside a drawing that it opens by itself
+    async def no_icon(_: Request) -> Response:  # a browser requests one for a drawing that it opens separately
         return Response(status_code=204)
 
     pages = [Route(f"/{name}", answered, methods=["GET", "POST"]) for name in PAGES]
@@ -170,7 +170,7 @@ def _answer(request: Request, body: bytes) -> Response:
         if request.url.path == "/":
             return HTMLResponse(render_first())
         return _opened_file(request, body) if _OPEN in request.url.path else _page(request, body)
-    except Exception as error:  # noqa: BLE001  whatever it is, the next request is answered
+    except Exception as error:  # noqa: BLE001  after any exception, the next request is answered
         mistake = type(error).__name__
         return PlainTextResponse(f"A mistake in tilescope ({mistake}). Please report the address of this page.\n", 500)
 
@@ -196,7 +196,7 @@ def _posted_query(body: bytes) -> dict[str, str]:
 
 
 def _page(request: Request, body: bytes) -> Response:
-    """A page, its drawing or its value; whatever is wrong with the query is a 4xx that says so."""
+    """A page, its drawing or its value; a mistake in the query gives a 4xx response with a message."""
     name, _, ending = request.url.path.removeprefix("/").partition(".")
     page = PAGES[name]
     query: dict[str, str] = {}
@@ -245,7 +245,7 @@ _DRAWING_STYLES = " ".join(
     f"'{hash_source(style)}'" for style in (style_sheet(), figure_style("light"), figure_style("dark"))
 )
 SECURITY_HEADERS = {
-    # The styles of drawings are named by their hashes: an SVG that is opened by itself brings its own.
+    # The styles of drawings are allowed by their hashes: an SVG that is opened separately contains its own.
     "content-security-policy": f"default-src 'none'; script-src 'self'; style-src 'self' {_DRAWING_STYLES}; "
     "img-src 'self' blob: data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -268,7 +268,7 @@ class Guard:
             self.names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request, or say why not."""
+        """Answer the request, or return the reason for a refusal."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -284,7 +284,7 @@ class Guard:
         await (self.refusal(scope) or self.app)(scope, receive, send_guarded)
 
     def refusal(self, scope: Scope) -> Response | None:
-        """The answer that says why a request is refused, or None."""
+        """The response with the reason why a request is refused, or None."""
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
         is_foreign = headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}")
@@ -306,7 +306,7 @@ class Guard:
         return None
 
     def posted_refusal(self, path: str, headers: Headers) -> Response | None:
-        """The answer that says why a POST is refused, or None: a page of this server asks, with a type that no form has."""
+        """The response that refuses a POST from another site, or with a type that forms can send; None if it is accepted."""
         content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         length = headers.get("content-length", "0")
         if path.strip("/").partition("/")[0] not in PAGES:
@@ -330,7 +330,7 @@ def _refusal(status: int, sentence: str, headers: dict[str, str] | None = None) 
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server bound to `host` is reached from this machine alone.
+    """Whether a server bound to `host` can be reached only from this machine.
 
     >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
     (True, False)

@@ -20,7 +20,7 @@ _LOCAL, _REMOTE, _USER = 1, 2, 7  # columns
 
 
 def is_own_user(client: Endpoint | None, server: Endpoint | None) -> bool:
-    """Whether a connection comes from a process of the user who runs this one; False where the system does not say so."""
+    """Whether a connection comes from a process of this process's user; False if the system cannot tell."""
     if client is None or server is None:
         return False
     names = {(client_name, server_name) for client_name in _names(client) for server_name in _names(server)}

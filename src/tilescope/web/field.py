@@ -13,7 +13,7 @@ MAX_LONG_CHARACTERS = 6000
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An input on a page, and what it holds if the address does not say."""
+    """An input on a page, and its value if the address has none."""
 
     input: Input
     default: str  # what the library takes if it stays empty, in words
@@ -40,18 +40,18 @@ class Field:
 
     @property
     def note(self) -> str:
-        """What stands below it; a line or a list of names says itself what it is if it stays empty."""
+        """The hint below it; a line or a list of names shows its own default if it is empty."""
         if self.control != "area" or not self.default or self.preset:
             return self.input.hint
         return f"{self.input.hint} Empty: {self.default}.".strip()
 
     @property
     def may_stay_empty(self) -> bool:
-        """Whether an empty field says nothing, as a command without the option; otherwise it is read, and refused."""
+        """Whether an empty field is omitted, like a missing option; otherwise it is parsed, and refused."""
         return self.input.is_required is not True and bool(self.input.option or not self.preset)
 
     def takes(self, written: str) -> bool:
-        """Whether the text may stand in it: a list of names takes those alone."""
+        """Whether the text is a valid value: a list of names accepts only those."""
         return self.control != "choice" or written in self.input.choices or (not written and self.has_no_choice)
 
     def argument(self, written: str) -> object:

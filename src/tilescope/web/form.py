@@ -17,7 +17,7 @@ from tilescope.web.field import Field, choice_of, fields_of
 
 PAGE_QUERY = rule(
     "page-query",
-    "The address of a page gives every field once.",
+    "The address of a page has every field once.",
     argument="query",
     found="a field that occurs twice",
     limit="every field once",
@@ -43,16 +43,16 @@ OTHER_PAGE = PAGE_QUERY.worded(
     limit="a page compares two of its states",
     fix="Write the address of a state, such as /{page}.",
 )
-STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
+STEP = "step"  # the query's name for the position in a walk; every page with steps uses it
 PIN = "pin"  # the query's name for the cells that stay marked: figure, row and column of each, counted from 0
 MAX_PINS = 8
 MAX_LINK_CHARACTERS = 60_000
 TICKS = "ticks"  # the query's name for the part of a timeline that is drawn: the first tick and the last
 LEFT = "left"  # the query's name for the state that another is compared with: the path and query of a page
-FIGURE = "figure"  # the query's name, for an SVG, of the ground that its figure alone stands on: light or dark
+FIGURE = "figure"  # the query's name for the background of a standalone figure: light or dark
 PASTE = "paste"  # the query's name for a text that fills the fields
 _STATE_CHARACTERS = 2000  # of a field that are looked at for that line
-LONGEST_STATE_WORDS = 28  # characters of a field in the line that says the state of a form
+LONGEST_STATE_WORDS = 28  # characters of a field in the line that describes the state of a form
 _PIN = r"[0-9]{1,3}(?:\.[0-9]{1,5}){2}"
 _PINS = f"{_PIN}(?:,{_PIN}){{0,{MAX_PINS - 1}}}"
 LEAST_TICKS = 8  # of a timeline on a page
@@ -80,7 +80,7 @@ class Form:
 
     @property
     def state_words(self) -> str:
-        """What the form says, in one line: its choice and its fields, but for those that say what is taken anyway."""
+        """The state of the form in one line: its choice and its fields, without defaults."""
         parts = [self.chosen.replace("_", " ")] if self.chosen else []
         for entry in self.fields:
             written = self.written[entry.name][:_STATE_CHARACTERS].strip()
@@ -100,7 +100,7 @@ class Form:
         return any(self.written[entry.name] != entry.preset for entry in self.rare_fields)
 
     def asked(self) -> Asked:
-        """What the question is asked; RuleError where a field cannot be read. Fields that stay empty say nothing."""
+        """The inputs of the question; RuleError if a field cannot be parsed. Empty fields are omitted."""
         values: dict[str, object] = {}
         if self.page.chooser is not None:
             values[self.page.chooser.name] = self.chosen
@@ -118,11 +118,11 @@ class Form:
         return self.description.asking(Asked(values, self.description.limits))
 
     def answer(self) -> Answer:
-        """What the library says to it; RuleError where a field cannot be read or the library refuses."""
+        """The library's answer; RuleError if a field cannot be parsed or the library refuses."""
         return self.answer_to(self.asked())
 
     def answer_to(self, asked: Asked) -> Answer:
-        """What the library says to what is asked, in Python's words: JSON is the same here and on the command line."""
+        """The library's answer with Python's names: JSON is the same here and on the command line."""
         answer = self.description.answer or self.description.question.answer
         try:
             return answer(asked)
@@ -136,7 +136,7 @@ class Form:
 
     @property
     def command(self) -> tuple[str, ...] | None:
-        """The words of the command that asks the same; None where a field cannot be read."""
+        """The words of the equivalent command; None if a field cannot be parsed."""
         try:
             return tuple(self.description.question.words(self.asked()))
         except RuleError:
@@ -175,18 +175,18 @@ class Form:
         return {} if self.left is None else {LEFT: self.left.path()}
 
     def figure_path(self, ground: str) -> str:
-        """The path of the figure of this state alone, for a light or a dark ground."""
+        """The path of the figure of only this state, for a light or a dark background."""
         path, _, query = self.path().partition("?")
         return f"{path}.svg?{query}&{FIGURE}={ground}" if query else f"{path}.svg?{FIGURE}={ground}"
 
     @property
     def alone(self) -> Form:
-        """The state by itself: with no other beside it, no cell pinned and no step taken."""
+        """The state without a comparison, pinned cells and steps."""
         return replace(self, left=None, pins="", step=0)
 
     @property
     def comparing_path(self) -> str:
-        """The path of this state beside itself, where the right one is then edited."""
+        """The path of this state side by side with itself, so that the right one can be edited."""
         return replace(self, left=self.alone, pins="", step=0).path()
 
     @property
@@ -215,7 +215,7 @@ class Form:
     def wrong_fields(self, violations: Iterable[Violation]) -> frozenset[str]:
         """The fields that violations are about: `box[0]` is about the field `box`.
 
-        An argument that no field has, such as the shape (m, n), is told by the names of the violation's values.
+        An argument without a field, such as the shape (m, n), is mapped by the names of the violation's values.
 
         >>> from tilescope.questions.menu import MENU
         >>> page = next(page for page in MENU if page.name == "tensor-map")

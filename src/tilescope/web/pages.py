@@ -11,7 +11,7 @@ from tilescope.sentence import shortened
 from tilescope.web.form import PAGE_QUERY, PASTE, Form, filled_form, query_of
 
 PAGES: dict[str, Page] = {page.name: page for page in MENU}
-OTHER_NAMES = {  # what people write for a page: the command that asks the same, or the hardware's own word
+OTHER_NAMES = {  # names of a page that users type: the equivalent command, or the hardware's term
     "tmem": "tensor-memory",
     "map": "tensor-map",
     "check": "tensor-map",

@@ -93,7 +93,7 @@ class Standalone(NamedTuple):
 
 
 def render_form(form: Form, *, has_texts: bool = True) -> tuple[int, str]:
-    """The status and the page of a filled form: its answer, or what is wrong with it.
+    """The status and the page of a filled form: its answer, or its mistakes.
 
     Without `has_texts` long texts of its fields are left out, for a script that has them.
     """
@@ -165,14 +165,14 @@ def _page_html(
 
 
 def render_first() -> str:
-    """The first page: a box to ask in, the way of one element, and the tiles of kernels that people know."""
+    """The first page: a search box, the path of one element, and the tiles of well-known kernels."""
     form = filled_form(PAGES["path"], {})
     sheet = Sheet.of(form)
     return _page_html(form, sheet, sheet.answer.violations, template="first.html")
 
 
 def render_refusal(title: str, violations: tuple[Violation, ...]) -> str:
-    """A page that says why there is no page."""
+    """A page with the reason why there is no page."""
     return _render("refusal.html", title=title, violations=violations, standalone=None, told=set())
 
 
@@ -210,7 +210,7 @@ def _grid_picture(grid: Grid, size: Size) -> Markup:
 
 
 class FittedPart(NamedTuple):
-    """A part that stands beside others, and its picture if it is a grid."""
+    """A part that is placed beside others, and its picture if it is a grid."""
 
     name: str
     part: Part
@@ -218,9 +218,9 @@ class FittedPart(NamedTuple):
 
 
 def fit_beside(beside: Beside, *, is_narrow: bool = False) -> tuple[FittedPart, ...]:
-    """Parts that stand beside each other, with the pictures of their grids; those that do not fit stand below the others.
+    """Parts that are placed side by side, with the pictures of their grids; those that do not fit are placed below.
 
-    Where it `is_narrow`, as beside another state, all stand below each other.
+    If it `is_narrow`, as beside another state, all are placed below each other.
     """
     grids = [part for part in beside.parts if isinstance(part, Grid)]
     size = _size_alone(grids, _SIDE_WIDTH) if is_narrow else _size_beside(grids)
@@ -240,7 +240,7 @@ def _size_alone(grids: list[Grid], width: float) -> Size:
 
 
 def _size_beside(grids: list[Grid]) -> Size:
-    """The largest size at which grids beside each other take the fewest lines, in a small window and in a usual one."""
+    """The largest size at which adjacent grids take the fewest lines, in a small window and in a usual one."""
 
     def lines(size: Size) -> list[int]:
         pictures = [grid_width(grid, size.density) * size.scale + _BOX_PADDING for grid in grids]
@@ -257,10 +257,10 @@ def _sizes_of(grids: list[Grid], sizes: tuple[Size, ...]) -> list[Size]:
 
 
 def _draw_labelled(grid: Grid, blocks: GridBlocks, scale: float) -> Markup:
-    """The labels of a grid, which stay in sight, and its cells, which are scrolled beside them.
+    """The labels of a grid, which stay visible, and its cells, which scroll beside them.
 
-    The cells of a painted grid are no shapes of their own: the script finds them by their places, and what they say stands
-    beside the picture.
+    The cells of a painted grid are not separate shapes: the script finds them by their positions, and their texts are
+    stored beside the picture.
     """
     if blocks.painted is None:
         return _svg(blocks.labels, scale, " labels", edge=0) + _svg(blocks.cells, scale)
@@ -280,7 +280,7 @@ def _draw_labelled(grid: Grid, blocks: GridBlocks, scale: float) -> Markup:
 
 
 def _svg(drawn: Block, scale: float, kind: str = "", *, edge: int = 2) -> Markup:
-    """A block as a picture of its own; `edge` is room at its right for frames that stand out."""
+    """A block as a separate picture; `edge` is space at its right for frames that extend beyond it."""
     width, height = drawn.width + edge, drawn.height + 2
     svg = Markup(
         '<svg class="tilescope{}" width="{}rem" height="{}rem" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>'
@@ -290,9 +290,9 @@ def _svg(drawn: Block, scale: float, kind: str = "", *, edge: int = 2) -> Markup
 
 
 def export_page(url: str, *, image: str = "") -> str:
-    """The page at `url`, whole or from its path on, as a document that hovers and steps by itself.
+    """The page at `url`, complete or from its path on, as a document that supports hover and steps without a server.
 
-    It may stand in a frame of another page. `image` is the address of a picture for the card that others show of its link.
+    It may be in a frame of another page. `image` is the address of a picture for previews of its link.
 
     >>> export_page("/swizzle?mode=64B").count("<script")
     2

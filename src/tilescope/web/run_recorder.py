@@ -1,4 +1,4 @@
-"""A recording that takes longer than a page may: it runs in a thread, says how far it is, and ends when nobody listens.
+"""A recording that takes longer than a page may: it runs in a thread, reports its progress, and stops when the client disconnects.
 
 POST /run/record ──▶ data: {"doing": "running", "steps": 40960}
                      data: {"doing": "recording", "steps": 8192}
@@ -23,11 +23,11 @@ EVENT_SECONDS = 0.25  # between two events
 
 
 class CancelledRecordingError(Exception):
-    """Nobody waits for the recording any more."""
+    """The client no longer waits for the recording."""
 
 
 class Recording:
-    """The recording of what a form asks."""
+    """The recording for a form."""
 
     def __init__(self, form: Form) -> None:
         self._form = form
@@ -36,7 +36,7 @@ class Recording:
         self._is_cancelled = Event()
 
     async def events(self, limiter: CapacityLimiter) -> AsyncIterator[str]:
-        """How far it is, as server-sent events; the last one says how it ended."""
+        """The progress as server-sent events; the last one has the result."""
         work = asyncio.ensure_future(to_thread.run_sync(self._record, limiter=limiter))
         try:
             while not work.done():
@@ -47,7 +47,7 @@ class Recording:
             self._is_cancelled.set()  # the thread ends at its next step that reports
 
     def _record(self) -> dict[str, object]:
-        """Record; what the last event says."""
+        """Record, and return the content of the last event."""
         record = self._form.description.record
         assert record is not None, self._form.page.name
         try:
@@ -56,7 +56,7 @@ class Recording:
             return {"refused": "Cancelled."}
         except RuleError as error:
             return {"refused": "\n".join(map(str, error.violations))}
-        except Exception as error:  # noqa: BLE001  whatever it is, the next request is answered
+        except Exception as error:  # noqa: BLE001  after any exception, the next request is answered
             return {"refused": f"A mistake in tilescope ({type(error).__name__}). Please report the text."}
         return {"done": True}
 

@@ -1,4 +1,4 @@
-"""The listener and the server behind `tilescope serve`: who may connect, for how long, and what is said of us.
+"""The listener and the server behind `tilescope serve`: who may connect, timeouts, and its headers.
 
 connection ── request's head, whole within HEADER_SECONDS ──▶ the application
            └─ else closed: who sends a byte a minute holds no connection
@@ -24,8 +24,8 @@ MAX_CONNECTIONS = 256  # more are answered with 503; a browser opens six
 def open_listener(host: str, port: int) -> socket.socket:
     """A socket that listens on `host`; OSError where it cannot.
 
-    The protocol is named, because asyncio switches Nagle's algorithm off only for sockets that say they are TCP: without
-    it every answer on a kept connection waits 40 ms for an acknowledgement.
+    The protocol is explicit, because asyncio disables Nagle's algorithm only for sockets that are declared as TCP.
+    Otherwise every response on a kept connection waits 40 ms for an acknowledgement.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -50,7 +50,7 @@ class HurriedProtocol(H11Protocol):
         self._await_request()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request: once its head is whole nobody is hurried any more."""
+        """Bytes of a request: after its complete head, there is no timeout."""
         super().data_received(data)
         if self.conn.their_state is h11.IDLE:
             self._await_request()
@@ -58,12 +58,12 @@ class HurriedProtocol(H11Protocol):
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone, and with it what was awaited."""
+        """The connection is closed; pending waits end."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse a broken request; where it was answered before the rest of its body came, there is nothing more to say."""
+        """Refuse a broken request; if it was answered before the rest of its body arrived, do nothing."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         else:
@@ -80,7 +80,7 @@ class HurriedProtocol(H11Protocol):
 
 
 def warm_up() -> None:
-    """Make the first page and a plan once, so that nobody's first answer waits for the modules behind them."""
+    """Build the first page and a plan once, so that the first request does not wait for imports."""
     for path in ("/path", "/plan"):
         render_form(form_at(path))
 

@@ -90,7 +90,7 @@ class Sheet:
 
     @property
     def headline(self) -> str:
-        """The answer in a sentence, as the command's first line says it."""
+        """The answer in a sentence, as in the command's first line."""
         return self.answer.first.sentence or self.drawing.title
 
     @property
@@ -149,17 +149,17 @@ class Sheet:
 
     @property
     def listing(self) -> tuple[ListedLine, ...]:
-        """The text that was asked about, line by line, with what was found there."""
+        """The user's text, line by line, with the findings of each line."""
         return self.form.description.listing(self.asked, self.answer)
 
     def code(self) -> Code | Sentences:
-        """A program below the drawing, or the sentences that say why there is none."""
+        """A program below the drawing, or the sentences with the reason why there is none."""
         return self.form.description.code(self.asked, self.answer)
 
 
 @dataclass(frozen=True)
 class _AskedState:
-    """What a form asks, whichever part of the answer it shows."""
+    """The question of a form, for any part of the answer."""
 
     form: Form = field(compare=False)
     page_name: str
@@ -168,7 +168,7 @@ class _AskedState:
 
 
 def _answer_form(form: Form) -> tuple[Asked, Answer]:
-    """What a form asks and its answer; that of a timeline is kept, because every part of it is a page of its own."""
+    """The question of a form and its answer; cached for a timeline, because every part of it is a separate page."""
     if not form.description.pans:
         asked = form.asked()
         return asked, form.answer_shown(asked)

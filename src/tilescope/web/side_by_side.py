@@ -1,4 +1,4 @@
-"""Two states of a page side by side: the left one is kept, the right one is edited."""
+"""Two states of a page side by side: the left one is fixed, the right one can be edited."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Comparison(NamedTuple):
 
     @classmethod
     def of(cls, right: Sheet) -> Self | None:
-        """The sheet beside the state that it is compared with; None where it stands alone.
+        """The sheet beside the state that it is compared with; None without a comparison.
 
         RuleError where the left state has no answer.
         """

@@ -1,9 +1,9 @@
-"""Compiles a posted text in a process of its own, within limits of time and memory.
+"""Compiles a posted text in a separate process, within limits of time and memory.
 
     POST /run/compile ──▶ python -m tilescope.web.source_compiler ──▶ {"ptx": …, "launch": …, "said": …} or {"refused": …}
 
-An import of Python runs what stands in it. So a text is compiled after a click on a page of this server alone, for the user
-who runs the server, and never for a link (web/application.py, web/connection_owner.py).
+Importing Python executes it. So a text is compiled only after a click on a page of this server, for the user who runs
+the server, and never for a link (web/application.py, web/connection_owner.py).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read_source(fields: Mapping[str, str]) -> SourceText:
 
 
 def compile_apart(text: SourceText) -> dict[str, str]:
-    """Compile a text in a process of its own: {"ptx", "launch", "said"}, or {"refused": why}."""
+    """Compile a text in a separate process: {"ptx", "launch", "said"}, or {"refused": reason}."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with (
         tempfile.TemporaryDirectory(prefix="tilescope-compile-") as folder,

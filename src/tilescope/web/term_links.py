@@ -1,9 +1,9 @@
-"""Text with links: code in its own font, terms that `explain` knows, and public threads.
+"""Text with links: code in a code font, terms that `explain` defines, and public threads.
 
     The 128B swizzle needs `1024` bytes     →   The 128B | swizzle → /symptoms?seen=swizzle | needs | code 1024 | bytes
     tile-ai/tilelang#460                    →   https://github.com/tile-ai/tilelang/issues/460
 
-A page links a term where it stands first, and a thread wherever it is named.
+A page links a term at its first occurrence, and a thread at every one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilescope.questions.page import address
 from tilescope.symptoms import TERMS
 from tilescope.view.drawing_parts import pieces
 
-# Terms that are everyday words, too: most places where they stand are not about the term. "PTX line 42" is a place.
+# Terms that are also everyday words: most occurrences are not about the term. "PTX line 42" is a place.
 _EVERYDAY = frozenset(
     ["PTX", "cooperative", "coordinates", "floor", "line", "period", "reduction", "request", "scope", "span"]
 )
@@ -36,7 +36,7 @@ class TextPiece(NamedTuple):
 
 
 def link_terms(text: str, told: set[str] | None) -> Iterator[TextPiece]:
-    """The pieces of a text; terms that are not yet among those `told` are links, and are told then. None links nothing.
+    """The pieces of a text; terms not yet in `told` become links, and are added to it. None links nothing.
 
     >>> [(piece.text, piece.path) for piece in link_terms("One swizzle, `two` swizzles.", set())]
     [('One ', ''), ('swizzle', '/symptoms?seen=swizzle'), (', ', ''), ('two', ''), (' swizzles.', '')]
@@ -63,7 +63,7 @@ def _with_links(text: str, told: set[str]) -> Iterator[TextPiece]:
 
 
 def _link_of(found: re.Match[str], told: set[str]) -> TextPiece | None:
-    """The link of a thread, or of a term that is not told yet; None for a term that is."""
+    """The link of a thread, or of a term that has no link yet; None for a term that has one."""
     if found["thread"]:
         # An issue's address also leads to a pull request of that number.
         path = f"https://github.com/{found['repository']}/issues/{found['thread']}"

@@ -6,7 +6,7 @@
              loads, busy SMs, rows of 128 bytes     1, 2, 4 … all
     stores   stores                                 rows of 128, 64, 32 and 16 bytes
 
-A saved card is made of some of these rates, so the names of tables and settings stand here alone.
+A saved card is built from some of these rates, so the names of tables and settings are defined only here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ISSUING = "loads, 32 boxes of 8 rows by 64 bytes a tile, issuing warps"
 
 
 class Setting(NamedTuple):
-    """One thing that is measured: the table in which its rate stands, its row there, and the case."""
+    """One measurement: the table of its rate, its row there, and the case."""
 
     table: str
     name: str
@@ -54,7 +54,7 @@ def boxes_of(
 ) -> Case:
     """Tiles of `tile_rows` rows of `tile_row_bytes` in boxes of `row_bytes` by `box_rows`, 16-bit elements.
 
-    `in_flight` says how many tiles are in flight in every block; for the rest see `stream`.
+    `in_flight` is the number of tiles outstanding in every block; for the rest see `stream`.
     """
     columns = tile_row_bytes // 2
     box_columns = row_bytes // 2
@@ -93,7 +93,7 @@ def rows_of(width: int) -> str:
 
 
 def _loads(sms: int) -> list[Setting]:
-    """96 KiB in flight on every SM, unless that is what varies. The last two tables say that issuing bounds none above."""
+    """96 KiB outstanding on every SM, unless that is varied. The last two tables show that issuing limits none above."""
     settings = []
     for promotion in PROMOTIONS:
         for width in ROW_BYTES:
@@ -142,7 +142,7 @@ def _plain(_sms: int) -> list[Setting]:
 
 
 def _smem(_sms: int) -> list[Setting]:
-    """Reads down the rows of a tile of 128-byte rows, as they lie and swizzled."""
+    """Reads down the rows of a tile of 128-byte rows, plain and swizzled."""
     rows = np.arange(WARP_LANES) * SMEM_LINE_BYTES
     settings = []
     for op_name in ("ld.b32", "ld.b128", "ldmatrix.x4"):

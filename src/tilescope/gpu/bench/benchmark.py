@@ -31,7 +31,7 @@ from tilescope.view.table import Table
 
 SAVED_TOPICS = rule(
     "bench-save",
-    "A card is saved from the topics loads and stores.",
+    "A saved card needs the topics loads and stores.",
     argument="topics",
     found="{chosen: }",
     limit="loads and stores are what a card holds",
@@ -141,7 +141,7 @@ def card_cells(made: Benchmark) -> dict[str, object]:
         return round(made.sms * 64 * 8 / made.rate(ISSUING, f"{warps}"))
 
     loads = {promotion: by_row(f"loads, L2 promotion {promotion}") for promotion in PROMOTIONS}
-    few = made.rate("loads, bytes in flight on every SM", "8 KiB")  # one box of 64 rows: latency alone
+    few = made.rate("loads, bytes in flight on every SM", "8 KiB")  # one box of 64 rows: only latency
     return {
         "card": made.card,
         "arch": made.arch,
@@ -178,7 +178,7 @@ def benchmark_line(benchmark: Benchmark) -> FirstLine:
 
 
 def draw_benchmark(benchmark: Benchmark) -> Drawing:
-    """What `tilescope bench` prints: a table for everything that was varied; all bars share their scale."""
+    """The output of `tilescope bench`: a table for every varied setting; all bars share their scale."""
     fastest = max((rate.gb_per_s for rate in benchmark.rates), default=1.0)
     parts: list[Part] = []
     for table, group in groupby(benchmark.rates, lambda rate: rate.table):

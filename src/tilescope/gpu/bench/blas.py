@@ -1,6 +1,6 @@
-"""cuBLAS beside our own kernels: cublasGemmEx, and the algorithms that cublasLt's heuristic names, called through ctypes.
+"""cuBLAS, compared with our kernels: cublasGemmEx, and the algorithms of cublasLt's heuristic, called through ctypes.
 
-C (m x n), A (m x k) and B (n x k) lie row by row. cuBLAS speaks of columns, so it is asked for the transpose:
+C (m x n), A (m x k) and B (n x k) are row-major. cuBLAS is column-major, so it computes the transpose:
 
     C^T (n x m)  =  B (n x k)  x  A^T (k x m)      operands "T" and "N", leading extents k, k and n
 """
@@ -38,7 +38,7 @@ _GEMM_EX_TYPES = ("bf16", "f16", "tf32", "s8")
 
 
 class Matrices(NamedTuple):
-    """The product of which the matrices lie at these addresses."""
+    """The product of the matrices at these addresses."""
 
     shape: tuple[int, int, int]
     data_type: DataType
@@ -104,7 +104,7 @@ class Blas:
         self.version = f"{version.value // 10000}.{version.value // 100 % 100}.{version.value % 100}"
 
     def takes(self, data_type: DataType) -> bool:
-        """Whether cublasGemmEx multiplies a type; cublasLt alone takes 8-bit floats."""
+        """Whether cublasGemmEx supports a type; only cublasLt supports 8-bit floats."""
         return data_type.ptx in _GEMM_EX_TYPES
 
     def gemm_ex(self, matrices: Matrices) -> None:

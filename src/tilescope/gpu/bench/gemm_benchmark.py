@@ -1,4 +1,4 @@
-"""`tilescope bench gemm`: emitted GEMMs beside cuBLAS, in one process, on inputs that the L2 does not hold.
+"""`tilescope bench gemm`: emitted GEMMs and cuBLAS, in one process, on inputs that exceed the L2.
 
 ours      the plan's kernel, as `emit` writes it
 cuBLAS    cublasGemmEx, and of the algorithms that cublasLt's heuristic names the fastest; 64 MB of workspace
@@ -56,7 +56,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmTime(Value):
-    """One product: the plan, its measured and predicted time, and cuBLAS beside it; microseconds."""
+    """One product: the plan, its measured and predicted time, and those of cuBLAS; microseconds."""
 
     shape: Shape
     data_type: DataType = row_field(DataType.named)

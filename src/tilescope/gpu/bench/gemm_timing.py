@@ -1,4 +1,4 @@
-"""Emitted GEMMs and cuBLAS on the card, one beside the other: inputs rotated past the L2, graphs replayed in turns.
+"""Emitted GEMMs and cuBLAS on the card, interleaved: inputs rotated past the L2, graphs replayed alternately.
 
 one graph a contender    launch on inputs 0, launch on inputs 1, …      enough inputs that the L2 holds none of them
 replays                  ours, cuBLAS, cublasLt, ours, cuBLAS, …        power and clocks are shared
@@ -36,7 +36,7 @@ _Addresses: TypeAlias = npt.NDArray[np.uint64]
 
 
 class _Parameters(NamedTuple):
-    """The parameters of a launch, and where each of them lies."""
+    """The parameters of a launch, and the address of each."""
 
     held: list[npt.NDArray[np.generic]]
     pointers: _Addresses
@@ -71,7 +71,7 @@ class Loaded:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         require_success(driver.cuFuncSetAttribute(self._function, attribute, plan.smem_bytes))
         self._threads = gemm_program(plan).work.threads
-        self.scales: dict[str, int] = {}  # where those of A and B lie, if there are any
+        self.scales: dict[str, int] = {}  # the addresses of those of A and B, if there are any
         self._extra = [self._upload(parameter) for parameter in gemm_parameters(plan)]
         self._arguments: dict[Matrices, _Parameters] = {}
 
@@ -124,7 +124,7 @@ class Loaded:
         return config
 
     def _pointers(self, matrices: Matrices) -> _Addresses:
-        """Where the kernel's parameters lie: the maps by value, then addresses and numbers."""
+        """The kernel's parameters: the maps by value, then addresses and numbers."""
         if matrices not in self._arguments:
             plan = self._plan
             maps = [(gemm_map(plan, name), getattr(matrices, name)) for name in "abc"]
@@ -132,7 +132,7 @@ class Loaded:
                 np.frombuffer(self._bench.device.encode_map(each, address), np.uint64) for each, address in maps
             ]
             for parameter, number in zip(gemm_parameters(plan), self._extra, strict=True):
-                if parameter.by_map:  # it lies as C does
+                if parameter.by_map:  # it is stored like C
                     encoded = self._bench.device.encode_map(gemm_map(plan, "c"), int(number))
                     buffers.append(np.frombuffer(encoded, np.uint64))
                 else:
@@ -142,7 +142,7 @@ class Loaded:
         return self._arguments[matrices].pointers
 
     def with_scales(self, matrices: Sequence[Matrices]) -> list[Matrices]:
-        """The same matrices with the kernel's own scales, for cublasLt beside it."""
+        """The same matrices with the kernel's own scales, for cublasLt."""
         if not self.scales:
             return list(matrices)
         of_a, of_b = (self.scales[name] for name in SCALE_ARRAYS)
@@ -166,7 +166,7 @@ class GemmTiming:
         self.blas = Blas(int(self.stream), int(self._workspace))
 
     def matrices(self, plan: GemmPlan, *, seed: int) -> list[Matrices]:
-        """Inputs of normal numbers and outputs, as many as exceed the L2; poisoned outputs show what was not written."""
+        """Inputs of normal numbers and outputs, as many as exceed the L2; poisoned outputs reveal elements that were not written."""
         _, n, k = plan.shape
         stacked = plan.batch.count
         a_rows = launch_rows(plan) * (stacked if plan.batch.stacks("a") else 1)

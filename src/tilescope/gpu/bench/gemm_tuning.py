@@ -127,7 +127,7 @@ def _times(timing: GemmTiming, plans: list[GemmPlan], seed: int) -> Iterator[Gem
 
 
 def timed_gemm(plan: GemmPlan, us: float, date: str) -> TimedGemm:
-    """A measured time beside the one that is predicted without corrections."""
+    """A measured time, and the time predicted without corrections."""
     prediction = predicted(plan.product, plan.tile, plan.schedule, plan.stages)
     assert prediction is not None
     return TimedGemm(

@@ -56,7 +56,7 @@ class PlanOrder(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """Whose rates the planner uses: those of an architecture, or of a card."""
+    """The source of the planner's rates: an architecture, or a card."""
 
     arch: Arch | ArchName | None = None
     card: Card | None = None

@@ -31,7 +31,7 @@ KernelValue: TypeAlias = int | np.integer[Any] | npt.NDArray[Any] | bytes
 
 
 class CardFacts(TypedDict):
-    """What a card says of itself, and what captures and benchmarks say about where they were made."""
+    """Facts about a card, which captures and benchmarks store."""
 
     card: str
     arch: str
@@ -51,7 +51,7 @@ class CudaError(Exception):
 
 
 class Device:
-    """The card, with a context of its own process. `cubins` is a folder with compiled files of kernels."""
+    """The card, with a context in this process. `cubins` is a folder with compiled files of kernels."""
 
     def __init__(self, cubins: Path | None = None) -> None:
         self.cubins = cubins
@@ -107,7 +107,7 @@ class Device:
         return result, ctypes.string_at(place, DESCRIPTOR_BYTES)
 
     def encode_map(self, tensor_map: AnyMap, address: int) -> bytes:
-        """The driver's 128 bytes of a map whose tensor lies at this address of the card."""
+        """The driver's 128 bytes of a map whose tensor is at this address of the card."""
         arguments = {name: getattr(tensor_map, name) for name in tensor_map.readers} | {"address": address}
         result, blob = self.encode(arguments)
         if result:
@@ -127,7 +127,7 @@ class Device:
         return self._held[-1]
 
     def download(self, pointer: int, array: _Array) -> _Array:
-        """The array, filled with what lies on the card."""
+        """The array, filled with the card's data."""
         require_success(self.driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
         return array
 
@@ -218,7 +218,7 @@ def _driver() -> Any:
         count = 0 if int(result) else require_success(driver.cuDeviceGetCount())
     except ModuleNotFoundError as error:
         raise DeviceError(f"This needs the package {error.name}: pip install 'tilescope[gpu]'.") from error
-    except Exception as error:  # whatever the loader raises where there is no driver
+    except Exception as error:  # any exception of the loader without a driver
         raise DeviceError("This needs an NVIDIA GPU, and this machine has no NVIDIA driver.") from error
     if count == 0:
         raise DeviceError(f"This needs an NVIDIA GPU, and the driver finds none (cuInit: {int(result)}).")

@@ -28,7 +28,7 @@ from tilescope.view.drawing_parts import Part
 from tilescope.view.table import Table
 
 _REQUIRED_PACKAGES = ("numpy", "ml-dtypes", "click", "rich", "jinja2", "platformdirs")
-_OTHER_PACKAGES = ("triton", "torch")  # that users run tilescope beside
+_OTHER_PACKAGES = ("triton", "torch")  # that users run together with tilescope
 _NVRTC_PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
 
@@ -136,7 +136,7 @@ def _compilers() -> tuple[Software, Software, Software]:
 
 
 def _toolkit_version(root: Path) -> str | None:
-    """The version that a toolkit says of itself; None for nvcc from a Python package, which is no toolkit."""
+    """The version of a toolkit; None for nvcc from a Python package, which is not a toolkit."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         return str(json.loads((root / "version.json").read_text("utf-8"))["cuda"]["version"])
     return None

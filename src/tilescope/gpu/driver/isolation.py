@@ -7,8 +7,8 @@
       │◀─ {"error": 715} ───────────  CUDA failed: the child is spent and ends
       │   (nothing in time: it is killed)
 
-Cases travel together for speed. When such a batch fails it is halved, and its halves run again in other children,
-until the one case that does it is alone.
+Cases are sent in batches for speed. If a batch fails, it is halved, and its halves run again in other children, until a
+single case that fails is left.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class MeasuredOnCard(MadeOnCard):
 
 
 class DatedFacts(CardFacts):
-    """The facts of a card, and the day on which it was asked (UTC)."""
+    """The facts of a card, and the day on which they were read (UTC)."""
 
     date: str
 
 
 class ChildEndedError(Exception):
-    """A child gave no results; the text says how it ended."""
+    """A child gave no results; the text describes how it ended."""
 
 
 class Child:
@@ -105,7 +105,7 @@ class Child:
 
     def results(self, suite: str, cases: Sequence[Case], seconds: float) -> list[bytes]:
         """The results from the card; a ChildEndedError if the child dies, fails, or takes longer than `seconds`."""
-        with suppress(OSError):  # it is gone: its answer tells
+        with suppress(OSError):  # it has exited: its answer reports it
             self._connection.send((suite, cases))
         answer = self._answer(seconds)
         if "error" in answer:
@@ -127,7 +127,7 @@ class Child:
         return answer
 
     def close(self) -> None:
-        """End the child, whatever it is doing."""
+        """End the child in any state."""
         self._process.kill()
         self._process.wait()
         self._connection.close()

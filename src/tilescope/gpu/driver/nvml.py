@@ -1,6 +1,6 @@
-"""What the driver says of this machine's cards, by its management library: no context is made, no card is woken up.
+"""The driver's facts about this machine's cards, from its management library, without a context or waking a card.
 
-NVML is a library of the driver. Its functions return 0, and write what was asked for through pointers:
+NVML is a library of the driver. Its functions return 0, and write the result through pointers:
 
     nvmlInit_v2 ─▶ nvmlDeviceGetCount_v2 ─▶ nvmlDeviceGetHandleByIndex_v2 ─▶ nvmlDeviceGetName … ─▶ nvmlShutdown
 """

@@ -39,7 +39,7 @@ from tilescope.view.table import Table
 _SOURCE = "tilescope verify; a capture is a file, so no example runs"
 CAPTURE_FORMAT = rule(
     "capture-format",
-    "A capture has the format number that this version reads.",
+    "This version of tilescope reads the capture's format number.",
     argument="path",
     found="{path} has format {format}",
     limit="this tilescope reads {known}",
@@ -57,7 +57,7 @@ CAPTURE = rule(
 )
 OTHER_PROGRAM = rule(
     "capture-program",
-    "The programs of a capture are those that this tilescope grows from the same seeds.",
+    "This version of tilescope generates the programs of a capture from the same seeds.",
     argument="path",
     found="program {seed} of the capture has a text with digest {recorded}",
     limit="this tilescope grows one with digest {grown}",

@@ -49,7 +49,7 @@ _ANY_MAP = {"data_type": "uint8", "dims": (16,), "strides_bytes": (), "box": (16
 LEAST_SHARE = 0.95  # of the best measured bandwidth, below which a box is worth a note
 NULL_POINTER = rule(
     "null-pointer",
-    "Every pointer that is passed to the driver can be read.",
+    "Every pointer that is passed to the driver is readable.",
     argument="{pointer}",
     found="{pointer} is null, or cannot be read",
     limit="the driver reads it",
@@ -62,7 +62,7 @@ NULL_POINTER = rule(
 NULL_MAP = NULL_POINTER.worded(fix="Pass the address of a CUtensorMap.")
 NARROW_ROWS = rule(
     "narrow-rows",
-    "Boxes with rows of 128 bytes load fastest; narrower ones leave memory bandwidth unused.",
+    "Boxes with rows of 128 bytes load fastest; boxes with narrower rows leave memory bandwidth unused.",
     argument="box[0]",
     found="box rows of {row_bytes} bytes",
     limit="128-byte rows loaded {speedup:.1f} times as fast on an H200",

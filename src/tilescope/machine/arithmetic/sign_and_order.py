@@ -1,7 +1,7 @@
 """Signs and order of floats: neg, abs, copysign, testp, min, max.
 
-neg and abs are additions on an H200 (measured): a NaN becomes the NaN of results. min and max: -0 is below +0; a NaN loses
-against a number, unless .NaN asks for it.
+neg and abs are additions on an H200 (measured): a NaN becomes the canonical NaN. min and max: -0 is below +0, and of a
+NaN and a number the number is returned, unless the instruction has .NaN.
 """
 
 from __future__ import annotations

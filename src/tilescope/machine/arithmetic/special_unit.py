@@ -21,7 +21,8 @@ below 19 are dropped, so that the hardware need not build them. With 5 bits and 
 A worked value, rcp of 1.5: f = 0x400000, segment 64, x = 0; c0 = 44739244, g = 14, K = 4047:
 P = (44739244 << 14) + 4047, P >> 16 = 11184811 = 0xAAAAAB, and ((252 - 127) << 23) + 0xAAAAAB = 0x3F2AAAAB, which is 0.6666667.
 
-The coefficients are in special_unit_rows.tsv. docs/approximate-functions.md says how they were found, and how to check them.
+The coefficients are in special_unit_rows.tsv. docs/approximate-functions.md describes how they were determined, and how
+to check them.
 
 Without .ftz, PTX scales around the unit, which does not support subnormal numbers; div.full and div.approx are a product with rcp.
 

@@ -43,7 +43,7 @@ def _absolute_difference(a: Array, b: Array) -> Array:
 
 
 def _average(a: Array, b: Array) -> Array:
-    """Half of the sum, rounded away from zero where it is positive and down where it is negative, as the PTX ISA says."""
+    """Half of the sum, rounded away from zero if it is positive and down if it is negative, as the PTX ISA specifies."""
     total = a + b
     return total + (total >= 0) >> 1
 
@@ -280,7 +280,7 @@ def _simd_parts(name: str, selectors: Selectors, letter: str, count: int) -> _Si
 
 
 def _simd(words: Modifiers, selectors: Selectors, source_count: int) -> Operation:
-    """vadd2, vabsdiff4 and the like: every part on its own, merged into c or added to it."""
+    """vadd2, vabsdiff4 and similar: every part is computed separately, merged into c or added to it."""
     name, bits = words.name[:-1], _SIMD_BITS[words.name[-1]]
     is_comparison = name == "vset"
     result_type = "u32" if is_comparison else _take_type(words)

@@ -105,5 +105,5 @@ def _access_bytes(instruction: Instruction, space: str) -> int | None:
         return None
     count = next((int(word[1:]) for word in words if word in ("v2", "v4", "v8")), 1)
     if instruction.name in ("atom", "red"):
-        count = 1  # every element of a vector is an atomic of its own
+        count = 1  # every element of a vector is a separate atomic
     return max(1, bits[0] * count // 8)

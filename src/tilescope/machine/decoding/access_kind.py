@@ -10,7 +10,7 @@ from tilescope.smem.op import SMEM_OP, SmemOp
 
 
 class AccessKind(NamedTuple):
-    """What every lane of an instruction asks of memory."""
+    """The memory access that every lane of an instruction makes."""
 
     size_bytes: int
     shared_op: SmemOp | None  # how shared memory serves it; None: no card was measured

@@ -79,7 +79,7 @@ def _extent(program: Program, variable: Variable) -> ArrayExtent:
 
 
 def _address_operands(instruction: Instruction) -> Iterator[tuple[str | None, Operand]]:
-    """The operands that say where an instruction reads shared memory; descriptors with the name of the matrix."""
+    """The operands with the addresses of an instruction's shared-memory reads; descriptors with the name of the matrix."""
     words = instruction.modifiers
     if instruction.name in ("ld", "ldu", "ldmatrix"):
         yield None, instruction.operands[-1]

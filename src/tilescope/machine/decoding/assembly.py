@@ -32,7 +32,7 @@ _SHORTENED_CHARACTERS = 120
 
 UNSUPPORTED = rule(
     "ptx-unsupported",
-    "The machine runs the instructions of PTX that kernels for sm_80 to sm_103a and sm_120a are made of.",
+    "The emulator runs the PTX instructions that occur in kernels for sm_80 to sm_103a and sm_120a.",
     argument="line {line}",
     found="line {line}[[ ({source})]]: {text}",
     limit="{reason}",
@@ -85,7 +85,7 @@ def _reachable(module: Module, entry: Function, refused: list[Violation]) -> lis
             try:
                 name = called_function(instruction).name
             except RefusedError:
-                continue  # told when it is decoded
+                continue  # set when it is decoded
             called = module.functions.get(name)
             if called is None or called.instructions is None:
                 continue
@@ -264,7 +264,7 @@ def _finish_loads_first(step: Step, registers: frozenset[int]) -> Step:
 
 
 def _wrap_step(program: Program, pc: int, wrapped: Callable[[Step], Step]) -> None:
-    """Let an instruction take the step that is made of its own; a branch has none."""
+    """Give an instruction its own step; a branch has none."""
     step = program.steps[pc]
     turn = program.turns[pc]
     if step is not None:

@@ -5,7 +5,7 @@
 skip:                 the paths join here: the immediate post-dominator of the branch
     bar.sync 0;       behind the join: all threads come here
 
-Everything is found when somebody asks for it: a program without a divergent barrier never pays.
+Everything is computed on first use: a program without a divergent barrier needs none of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NO_EFFECT = frozenset({"bra", "ret", "exit", "mov", "cvta"})
 
 
 class ControlFlow:
-    """Paths through a program, by instruction. `end` stands for the return of a function."""
+    """Paths through a program, by instruction. `end` is the return of a function."""
 
     def __init__(self, program: Program) -> None:
         self._program = program

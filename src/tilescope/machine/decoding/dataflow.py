@@ -18,7 +18,7 @@ _STORES = frozenset({"st", "atom", "red", "stmatrix"})
 
 
 def made_of(program: Program, registers: Iterable[int]) -> frozenset[int]:
-    """The registers themselves, and all that is made of them, whatever the path through the program."""
+    """The registers themselves, and all values computed from them on any path through the program."""
     users: dict[int, list[int]] = {}
     for pc, instruction in enumerate(program.instructions):
         if instruction is not None and instruction.name not in _DEALT_ANEW:
@@ -106,7 +106,7 @@ def _is_stored_unchanged(program: Program, pc: int, register: int) -> bool:
 
 
 def _is_overwritten_next(program: Program, pc: int, register: int) -> bool:
-    """Whether the next instruction of the text that names a register writes it, whatever it held."""
+    """Whether the next instruction of the text that names a register overwrites it completely."""
     for later in range(pc + 1, len(program.instructions)):
         instruction = program.instructions[later]
         if instruction is not None and register in program.registers_named[later]:
@@ -115,7 +115,7 @@ def _is_overwritten_next(program: Program, pc: int, register: int) -> bool:
 
 
 def overwrites(program: Program, pc: int, register: int) -> bool:
-    """Whether an instruction writes a register, whatever it held: it neither reads it nor depends on a guard."""
+    """Whether an instruction overwrites a register: it neither reads it nor depends on a guard."""
     instruction = program.instructions[pc]
     if instruction is None or register not in program.targets[pc]:
         return False

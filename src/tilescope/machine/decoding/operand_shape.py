@@ -28,7 +28,7 @@ class ReadShape(NamedTuple):
     instruction: Literal["wgmma", "tcgen05"] = "wgmma"
 
     def descriptor(self, word: int) -> OperandDescriptor:
-        """What a word says to the instruction, which does not look at bits that belong to no field."""
+        """The bits of a word that the instruction uses; it ignores bits that belong to no field."""
         return DESCRIPTOR_OF_INSTRUCTION[self.instruction].decode(word & ~UNUSED_BITS[self.instruction])
 
     def addresses(self, descriptor: OperandDescriptor) -> npt.NDArray[np.int64]:

@@ -45,7 +45,7 @@ _LINES_NAMED = 8
 
 IDLE_BARRIER = rule(
     "run-idle-barrier",
-    "A barrier of a block orders accesses that nothing else orders.",
+    "A barrier of a block orders accesses that are not ordered otherwise.",
     argument="{where}",
     found="{idle} of the {barriers} bar.sync that ran ordered nothing: {places}",
     limit="without them, in three orders of its threads, the run has the same findings and leaves the same bytes",

@@ -188,7 +188,7 @@ class _MbarrierNumbers:
         return tuple(self._add(pc, difference, "byte") for pc, difference in difference_of_pc.items())
 
     def flip_parities(self, polls: Sequence[int]) -> Iterator[Corrections]:
-        """The other parity in all polls of a source line, then in each poll alone; polls by token have none."""
+        """The other parity in all polls of a source line, then in each single poll; polls by token have no parity."""
         polls = [pc for pc in polls if pc in self.polls]
         for pc in polls:
             yield tuple(self._flip_parity(poll) for poll in self._find_copies(pc))
@@ -216,7 +216,7 @@ class _MbarrierNumbers:
                     yield from self._change_counts(barrier, count - barrier.state.count)
 
     def _change_counts(self, barrier: StuckBarrier, difference: int) -> Iterator[Corrections]:
-        """The same difference for the inits of a source line, for this init alone, for all inits with the same count."""
+        """The same difference for the inits of a source line, for this init only, for all inits with the same count."""
         yield tuple(self._add(pc, difference, "arrival") for pc in self._find_copies(barrier.init))
         yield (self._add(barrier.init, difference, "arrival"),)
         equal = [pc for pc in self._inits if self._constants[pc] == self._constants[barrier.init]]

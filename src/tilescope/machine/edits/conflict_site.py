@@ -124,7 +124,7 @@ class ConflictSite:
     # ---- unrolled copies
 
     def copies(self, pc: int) -> list[int]:
-        """The instructions with the same opcode that a compiler made of the same source line; without one the instruction alone."""
+        """The instructions with the same opcode and source line; without a source line, only the instruction."""
         first = self.instruction(pc)
         if first.source is None:
             return [pc]

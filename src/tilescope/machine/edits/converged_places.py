@@ -192,7 +192,7 @@ class Convergence:
         return sum(1 << lane for lane in np.flatnonzero(self._exists[0][:WARP_LANES]).tolist())
 
     def _warps(self, pc: int) -> Visits:
-        """(warps, lanes) of the visits of whole warps; the last warp of a block may lack lanes, and counts if it is alone."""
+        """(warps, lanes) of the visits of whole warps; a block's last warp may have fewer lanes, and counts if it is the only one."""
         if not self._visits:  # the budget of the trials was spent before the run that counts visits
             return np.zeros((0, WARP_LANES), np.int32)
         warps = np.concatenate([visits[self.row_of(pc)].reshape(-1, WARP_LANES) for visits in self._visits])

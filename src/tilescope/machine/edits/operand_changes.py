@@ -45,7 +45,7 @@ class _Arithmetic(NamedTuple):
 
 
 def operand_changes(text: KernelText) -> Iterator[Change]:
-    """Each operand that must agree with another one, changed alone."""
+    """Each operand that must agree with another one, changed separately."""
     for function in text.functions:
         definitions = RegisterDefinitions(function)
         instructions = function.instructions or ()

@@ -6,8 +6,9 @@
     wgmma.fence;                       redundant: since the previous fence only wgmma has accessed %f1, …
     wgmma.mma_async {%f1, …}, …;
 
-`fence.mbarrier_init` makes new mbarriers visible to the other blocks through a relaxed arrival at the barrier of the cluster.
-It is redundant in a kernel without such an arrival: an arrival with release semantics makes them visible by itself.
+`fence.mbarrier_init` makes new mbarriers visible to the other blocks through a relaxed arrival at the barrier of the
+cluster. It is redundant in a kernel without such an arrival, because an arrival with release semantics makes them
+visible.
 """
 
 from __future__ import annotations

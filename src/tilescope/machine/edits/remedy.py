@@ -8,7 +8,8 @@ edited kernel finishes, if the two accesses are ordered, and if no other data ra
 passes if the kernel finishes with the bytes that it expects, if no wait passes too early, and if no other data race appears.
 Both must pass with the seed of the run and with other seeds. A trial ends as soon as it fails.
 
-If no block waits for another one, the block of the conflict is run alone at first, which saves steps in large grids.
+If no block waits for another one, the block of the conflict first runs without the others, which saves steps in large
+grids.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class _Trials:
     def find_correction(self, stuck: Stuck | None, block: BlockIndex | None) -> Remedy | None:
         """The first correction of a barrier's numbers that removes all errors, or the first that lets the kernel finish.
 
-        A cluster that does not finish is run alone.
+        A cluster that does not finish runs without the others.
         """
         if stuck is None and not self._early_wait_offsets:
             return None
@@ -282,7 +283,7 @@ class _Trials:
         return width * height * depth
 
     def _single_block(self, conflict: Conflict) -> BlockIndex | None:
-        """The block that can be run alone to judge a conflict; None if others must run too."""
+        """The block that can run without the others to judge a conflict; None if others must run too."""
         is_alone = self._blocks_run <= self._launch.cluster_blocks
         if is_alone or conflict.is_between_clusters or self._launch.program.fact(_has_global_flags):
             return None

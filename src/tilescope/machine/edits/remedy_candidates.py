@@ -182,7 +182,7 @@ def _find_warp_barriers(site: ConflictSite) -> Iterator[Candidate]:
 
 
 def _find_waits(site: ConflictSite, finish: _Finish) -> Iterator[Candidate]:
-    """The wait alone: the barrier may exist already."""
+    """Only the wait: the barrier may exist already."""
     pc = site.before.pc
     if not finish.commit:
         barrier = site.last_barrier()

@@ -5,7 +5,7 @@ cp.async.wait_group 1;                          removed; or cp.async.wait_group 
 A: mbarrier.try_wait.parity.b64 p, [m], 0;      passes at once: p is true
    @!p bra A;                                   polls once: the branch back is removed
 
-Each instruction is removed alone, then all instructions of a kind together.
+First each instruction is removed separately, then all instructions of a kind together.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _MAX_PENDING_GROUPS = {"wgmma": 7}  # the largest operand of wait_group, where t
 
 
 def removals(text: KernelText) -> Iterator[Change]:
-    """Each instruction of the table removed alone, except redundant fences; then all of each kind."""
+    """Each instruction of the table removed separately, except redundant fences; then all of each kind."""
     redundant_starts = find_redundant_fences(text)
     for row in REMOVED_KINDS:
         removable = [

@@ -29,7 +29,7 @@ _STEPS_OF_A_SECOND_RUN = 2  # times the steps of the run
 
 
 def run_again(launch: Launch, result: GridRun, initial: InitialState) -> None:
-    """Make the second runs that a finished run asks for, and note in its conflicts what they show."""
+    """Make the second runs that a finished run needs, and note in its conflicts what they show."""
     if launch.detector is None or result.outcome != "finished":
         return
     conflicts = list(launch.detector.conflicts.found.values())
@@ -57,7 +57,7 @@ def _find_untaken_polls(launch: Launch) -> tuple[int, ...]:
 
 
 def _take_other_outcome(launch: Launch, result: GridRun, initial: InitialState, late_pcs: tuple[int, ...]) -> None:
-    """Run again with polls that execute as late as possible; new conflicts are added, with the fact that says so."""
+    """Run again with polls that execute as late as possible; add new conflicts, and mark them as found this way."""
     assert launch.detector is not None
     program = replace(launch.program, straight_end=_split_runs(launch.program.straight_end, late_pcs))
     second = _run(launch, initial, program=program, late_pcs=late_pcs)
@@ -133,8 +133,8 @@ def _depends_on_pattern(launch: Launch, initial: InitialState) -> bool:
 def _has_open_use(launch: Launch, conflict: Conflict) -> bool:
     """Whether a conflict is a data race between a plain load and a write, both by threads, and the use of the load is open.
 
-    A load whose value the text never stores is left as it is: the programmer meant to use it. One whose value the text stores unchanged
-    is used, and only an update of a word asks whether all stores leave the same values there.
+    A load whose value the text never stores is left as it is: the programmer meant to use it. A value that the text
+    stores unchanged is used. Only for an update of a word, compare whether all stores leave the same values there.
     """
     load = _racing_load(launch, conflict) if conflict.mistake == "race" else None
     program = launch.program

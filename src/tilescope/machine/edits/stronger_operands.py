@@ -28,7 +28,7 @@ from tilescope.sync.memory_scope import CLUSTER, GPU, SCOPE_OF_MODIFIER
 Corrections = tuple[Correction, ...]
 
 _MAX_GROUPS = 8  # the smaller numbers of groups that are tried
-_MAX_ALONE = 4  # instructions whose scope is widened alone
+_MAX_ALONE = 4  # instructions whose scope is widened separately
 _SYNCHRONIZING = ("fence", "membar", "ld", "st", "atom", "red", "mbarrier")
 _MBARRIER_SEMANTICS = {"arrive": "release", "arrive_drop": "release", "test_wait": "acquire", "try_wait": "acquire"}
 _BEFORE_SEMANTICS = frozenset({*_MBARRIER_SEMANTICS, "expect_tx", "parity"})  # modifiers that precede .sem.scope
@@ -56,7 +56,7 @@ def smaller_waits(site: ConflictSite, opcode: str) -> Iterator[Corrections]:
 
 
 def wider_scopes(site: ConflictSite) -> Iterator[Corrections]:
-    """Instructions with a scope that does not reach the other block: each source line alone, then all of them."""
+    """Instructions with a scope that does not include the other block: each source line separately, then all of them."""
     needed = GPU if site.conflict.is_between_clusters else CLUSTER
     narrow: dict[tuple[int, ...], None] = {}
     for pc, instruction in enumerate(site.program.instructions):

@@ -4,7 +4,7 @@
     block 8    lanes 128-255          from the same addresses on
     …
 
-The blocks are independent. Each takes the steps that it takes alone, in the order in which it takes them alone; where that is
+The blocks are independent. Each executes the same steps, in the same order, as if it ran without the others. If this is
 not certain, OrderMattersError is raised.
 """
 
@@ -116,13 +116,16 @@ class Batch(Cluster):
 class BatchSchedule(Schedule):
     """Runs a batch to its end.
 
-    A block alone runs the front at its smallest instruction, and so does the batch; a front has lanes of several blocks. What a block
-    alone does when a front has used its quantum is done only where all threads are in one front.
+    A single block runs the front at its smallest instruction, and so does the batch, whose fronts have lanes of several
+    blocks. When a front has used its quantum, a single block switches fronts; the batch does so only if all threads are
+    in one front.
     """
 
     _is_at_barrier: npt.NDArray[np.bool_] = field(init=False)
     _barrier_pcs: npt.NDArray[np.int64] = field(init=False)  # of lanes at a barrier
-    _has_equal_steps: bool = True  # whether every front has as many steps as each of its blocks would have alone
+    _has_equal_steps: bool = (
+        True  # whether every front has as many steps as each of its blocks would have in a separate run
+    )
     _blocks_of: tuple[LaneNumbers, int] | None = None  # lanes, and how many blocks they are of
 
     def __post_init__(self) -> None:

@@ -25,7 +25,7 @@ CORES_VARIABLE = "TILESCOPE_CORES"
 _OWN_THREADS = "tilescope-"  # how the names of our workers begin
 _MOST_PROCESSES = 16
 _LEAST_PATIENCE_SECONDS = 30.0
-_PATIENCE = 20  # times as long as the fork has run already when its result is asked for
+_PATIENCE = 20  # limit, as a multiple of the time that the fork has run when its result is requested
 Result = TypeVar("Result")
 
 
@@ -60,7 +60,7 @@ class ForkedCall(Generic[Result]):
         sender.close()
 
     def result(self) -> Result | None:
-        """What the call has returned; None if the fork failed, or takes far longer than it has had."""
+        """The result of the call; None if the fork failed, or takes far longer than its limit."""
         patience = max(_LEAST_PATIENCE_SECONDS, _PATIENCE * (time.monotonic() - self._begun))
         try:
             return self._receiver.recv() if self._receiver.poll(patience) else None

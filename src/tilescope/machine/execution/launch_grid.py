@@ -33,7 +33,7 @@ IDLE_CLUSTERS = 32  # that compute at once, turn by turn; beyond them no new one
 
 @dataclass(slots=True)
 class GridRun:
-    """How a grid came out: what stopped it, and where everybody stood then."""
+    """The result of a grid: why it stopped, and where each thread was then."""
 
     outcome: Outcome = "finished"
     fault: KernelFaultError | None = None
@@ -73,7 +73,7 @@ def _cluster_number(index: BlockIndex, cluster: BlockIndex, counts: Sequence[int
 def _order(launch: Launch, count: int) -> Iterator[int]:
     """0 to count - 1, or with a seed the same numbers in steps that share no divisor with their count.
 
-    A grid that does not fit on the card starts in order, whatever the seed: blocks may wait for those before them.
+    A grid that does not fit on the card starts in order with every seed, since blocks may wait for earlier blocks.
     """
     if launch.random is None or count < 2 or launch.residency is not None:
         yield from range(count)

@@ -94,9 +94,9 @@ class Leader(Cluster):
 
 @dataclass(slots=True, eq=False)
 class LeaderSchedule(Schedule):
-    """Runs a leader to its end; what it decides by registers, all blocks decide alike."""
+    """Runs a leader to its end; decisions that depend on its registers are the same for all blocks."""
 
-    detector: LaunchDetector | None = None  # that listens to it; None: nobody does
+    detector: LaunchDetector | None = None  # that subscribes to its events; None if there is none
 
     def run(self) -> ClusterState:
         """Run until every thread has ended."""
@@ -116,7 +116,7 @@ class LeaderSchedule(Schedule):
         return Schedule._turn(self, front)
 
     def diverge(self, pc: int) -> None:
-        """Parts of warps continue alone: not supported in lockstep, so blocks run one after another."""
+        """Refuse to continue with parts of warps: not supported in lockstep, so blocks run one after another."""
         raise OrderMattersError("a part of a warp")
 
 

@@ -5,8 +5,8 @@
     the others        in batches, as long as nothing that they do depends on their order
     many of them      in shares, one for each core: forks of this process run all but the first, and send back what blocks did
 
-If something does, or if anything is to be reported, all batches are undone. A first cluster that led then runs alone, and the others
-are tried again; if that fails, they run one after another.
+If something does, or if anything is to be reported, all batches are undone. A first cluster that was the leader then
+runs separately, and the others are tried again; if that fails, they run one after another.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class LockstepRun(NamedTuple):
 
 
 def run_led_by_first(launch: Launch) -> LockstepRun | None:
-    """Run all clusters, if the first one can lead them; None: nothing has happened, and it must run alone.
+    """Run all clusters, if the first one can lead them. None if nothing was run and the first must run separately.
 
     A try that fails takes time, so that none is made in a run whose time is limited.
     """
@@ -426,7 +426,7 @@ class _Lockstep:
             launch.detector.first_blocks += self._started
 
     def _keep_first(self, first: _LedByFirst) -> None:
-        """Keep what was seen of the first cluster, as if it had run alone; what all blocks did alike is counted elsewhere."""
+        """Keep the observations of the first cluster as if it had run separately; costs of all blocks are counted elsewhere."""
         launch = self._launch
         if first.recorder is not None:
             launch.recorder = first.recorder

@@ -47,7 +47,7 @@ class PhaseRecord(NamedTuple):
     """A phase of an mbarrier, from its first arrival to its end."""
 
     address: int
-    block: BlockIndex  # in whose shared memory it lies
+    block: BlockIndex  # whose shared memory contains it
     number: int  # 0 after init
     arrivals: int
     bytes: int  # that were expected in it

@@ -64,7 +64,7 @@ def require_held(name: str) -> None:
 
 
 class LaunchFacts(Protocol):
-    """What special registers say of a launch."""
+    """The values of special registers that describe a launch."""
 
     grid: Extents
     block: Extents

@@ -20,7 +20,7 @@ from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 
 Places = npt.NDArray[np.int64]  # lane * 512 + column
 Cells = npt.NDArray[np.uint32]
-LANE_SHIFT = 16  # of an address word: the lane stands above it, the column below
+LANE_SHIFT = 16  # of an address word: the lane in the upper half, the column in the lower half
 COLUMN_MASK = (1 << LANE_SHIFT) - 1
 
 

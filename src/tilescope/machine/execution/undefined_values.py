@@ -37,7 +37,7 @@ from tilescope.sync.events import UndefinedUse, UsedBy
 Origins = npt.NDArray[np.int32]
 """By lane: 1 + the instruction that left a value undefined; 0: the value is defined."""
 _STORES = frozenset({"st", "stmatrix", "red", "atom", "cp", "mbarrier", "tensormap"})
-_ABSORBING = frozenset({"and", "mul", "mul24"})  # zero whatever the other operand is
+_ABSORBING = frozenset({"and", "mul", "mul24"})  # zero for any other operand
 _NOT_GENERIC = frozenset({"global", "shared", "shared::cta", "shared::cluster", "const"})
 
 
@@ -87,7 +87,7 @@ class UndefinedValues:
         self.stretches = Stretches(steps, self._program.straight_end, {})
 
     def _follow(self, pc: int, step: Step | None) -> Step | None:
-        """The step of an instruction, which first says what becomes undefined by it."""
+        """The step of an instruction that first marks the values that it leaves undefined."""
         if step is None:
             return None
         original = step
@@ -266,7 +266,7 @@ class UndefinedValues:
         return is_absorbed
 
     def _store(self, pc: int, instruction: Instruction, lanes: LaneNumbers, origins: Origins) -> None:
-        """A store of undefined values: in local memory they are kept, anywhere else they are used for good."""
+        """A store of undefined values: local memory keeps them as undefined, any other store counts as a use."""
         bytes_each, addresses = self._local_bytes(pc, instruction, lanes)
         is_local = addresses >= 0
         self._check(np.where(is_local, 0, origins), lanes, "store")

@@ -1,1 +1,1 @@
-"""What each PTX instruction does; decode.py has the table of families."""
+"""The behaviour of each PTX instruction; decode.py has the table of families."""

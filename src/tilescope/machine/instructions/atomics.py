@@ -32,7 +32,7 @@ from tilescope.sync.address import SHARED_WINDOW, Addresses, Space, is_in_window
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.sync.events import Atomic as AtomicEvent
 
-Combine = Callable[..., Values]  # (what is there, operand, …) → what is there afterwards
+Combine = Callable[..., Values]  # (old value, operand, …) → new value
 
 _INTEGER_TYPES = ("u32", "s32", "u64", "s64")
 _FLOAT_TYPES = ("f32", "f64")
@@ -169,7 +169,7 @@ def _of_integers(ufunc: np.ufunc, view: str) -> Combine:
 
 
 class Outcome(NamedTuple):
-    """What each lane found, and the words that changed: the first lane at each, and what is there now."""
+    """The old value for each lane, and the words that changed: the first lane at each, and the new value."""
 
     before: Values
     first: LaneNumbers
@@ -211,7 +211,7 @@ def changed_words(
 def _one_after_another(
     change: Change, combine: Combine, old: Values, operands: list[Values], groups: Groups
 ) -> tuple[Values, Values]:
-    """(what each lane finds, what is there in the end), lanes sorted by address."""
+    """(the old value for each lane, the final values), lanes sorted by address."""
     starts, group = groups
     if change.ufunc is np.add and not change.adds_floats:
         return _running_sums(old, operands[0], starts, group)
@@ -321,12 +321,12 @@ class Atomic:
     def _change(
         self, cluster: Cluster, space: Space, lanes: LaneNumbers, addresses: Addresses, operands: list[Values]
     ) -> Values:
-        """Change words of one space; what was there before."""
+        """Change words of one space and return their old values."""
         old = cluster.read(space, lanes, addresses, self.dtype, self.words)
         shape = old.shape
         word_lanes = lanes
         word_addresses = addresses
-        if self.words > 1 and not self.is_wide:  # every element of a vector is an atomic of its own
+        if self.words > 1 and not self.is_wide:  # every element of a vector is a separate atomic
             word_lanes = np.repeat(lanes, self.words)
             word_addresses = (addresses[:, None] + np.arange(self.words) * self.dtype.itemsize).reshape(-1)
             old = old.reshape(-1)

@@ -1,8 +1,8 @@
 """The mbarriers of a cluster, as the unit that holds them changes them.
 
-The state of an mbarrier is not in memory: a unit beside it counts, and mbarrier.inval writes the word back (measured on an H200).
-So the state of an uninitialized barrier is the word in memory. `sync.mbarrier` has the counting; here is
-whose barrier it is, what faults, and the record of the phases that ended.
+The state of an mbarrier is not in memory. A separate unit counts, and mbarrier.inval writes the word back (measured on
+an H200). So the state of an uninitialized barrier is the word in memory. `sync.mbarrier` does the counting. This module
+knows the owner of each barrier, raises the faults, and records the phases that ended.
 
     arrive, 32 lanes of one warp       one change with 32 arrivals: more than are pending are a fault
     arrive, 4 warps                    four changes, one after another

@@ -4,9 +4,9 @@
     clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p, answer;
     clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {x, y, z, _}, answer;
 
-The answer of 16 bytes comes as a bulk copy does. What is in it is NVIDIA's own; here it is the first block of the cluster that
-will not run, and a word that says whether there is one. A request takes the next cluster that has not begun. With a seed some
-find none although there are others, as when those have just been started elsewhere.
+The response of 16 bytes arrives like a bulk copy. NVIDIA does not document its content; here it is the first block of
+the cancelled cluster, and a word that says whether there is one. A request cancels the next cluster that has not
+started. With a seed, some requests fail although clusters are left, as if those had just started elsewhere.
 """
 
 from __future__ import annotations

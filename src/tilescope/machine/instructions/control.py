@@ -25,7 +25,7 @@ from tilescope.sync.events import BranchTaken
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """bra: all lanes of the front go to the target; those whose guard does not hold have gone on."""
+    """bra: all lanes of the front jump to the target; lanes with a false guard have continued already."""
 
     target: int
 
@@ -58,7 +58,7 @@ def _sees_nothing_new(schedule: Schedule, front: Front, target: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class IndexedBranch:
-    """brx.idx: each lane goes where the table says."""
+    """brx.idx: each lane jumps to its entry of the table."""
 
     index: int
     targets: tuple[int, ...]
@@ -176,7 +176,8 @@ def _trap(assembler: Assembler, instruction: Instruction) -> Step:
 def _setmaxnreg(assembler: Assembler, instruction: Instruction) -> Turn:
     """setmaxnreg.sync.aligned: registers are not counted, but the warp executes it together.
 
-    The PTX ISA asks for all warps of a warpgroup. Triton lets warps of one group execute it at different places, and leave it out.
+    The PTX ISA requires all warps of a warpgroup. Triton omits it in some warps, and executes it at different places in
+    others.
     """
 
     def do_nothing(cluster: Cluster, at: Lanes) -> None:

@@ -307,7 +307,7 @@ def _add_arrival(cluster: Cluster, address: int, lanes: LaneNumbers, *, is_count
 
 
 def _finish_for(pending: Pending, work: Work, lanes: LaneNumbers) -> None:
-    """Do what is left of a piece of work for some lanes."""
+    """Do the remaining part of some pending work for some lanes."""
     if work in pending.works:
         due = work.lanes[np.isin(work.lanes, lanes)]
         if len(due):

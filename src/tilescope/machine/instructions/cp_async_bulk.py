@@ -90,7 +90,7 @@ class BulkForm:
     reduction: Reduction | None = None
 
     def write(self, target: Bytes, brought: Bytes) -> None:
-        """Put the bytes in their place, or combine them with what is there."""
+        """Write the bytes, or combine them with the memory's contents."""
         if self.reduction is None:
             target[:] = brought
         else:

@@ -1,4 +1,4 @@
-"""What every instruction does: one table from names to the functions that decode them.
+"""The table of all instructions: from names to the functions that decode them.
 
 Each module has a table `FAMILIES`. An instruction in none of them is arithmetic of one thread, or refused.
 """

@@ -47,7 +47,7 @@ class _Rows:
 
 
 def _form(instruction: Instruction) -> tuple[MatrixForm, int]:
-    """The form of ldmatrix or stmatrix, and how many matrices; refused where there is no such form."""
+    """The form of ldmatrix or stmatrix, and the number of matrices; an error if there is no such form."""
     try:
         _, form, count = named_form(instruction.opcode)
     except RuleError as refused:

@@ -242,7 +242,7 @@ def _wait(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
 def _test_lanes(
     cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values, semantics: MbarrierSemantics
 ) -> Flags:
-    """For each lane whether the phase that it asks for has ended."""
+    """For each lane, whether the phase that it tests has completed."""
     questions = addresses * 2 + phases.astype(np.int64)
     lanes = cluster.lanes(at)
     if (questions == questions[0]).all():

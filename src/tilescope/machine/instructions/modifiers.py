@@ -85,6 +85,6 @@ class Words:
         self._left = [word for word in self._left if meaning_of(name, word) not in _WITHOUT_EFFECT]
 
     def done(self) -> None:
-        """Refuse what was not understood."""
+        """Refuse unknown modifiers."""
         if self._left:
             raise RefusedError(f".{self._left[0]} of {self._instruction.opcode} is not understood")

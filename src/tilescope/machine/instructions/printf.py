@@ -127,7 +127,7 @@ def converted(conversion: Conversion, stars: tuple[int, ...], word: int, text: s
 
 
 def _takes_zeros(conversion: Conversion, flags: str, precision: int | None, word: int) -> bool:
-    """Whether a width is filled with zeros: numbers alone, neither inf nor nan."""
+    """Whether a width is padded with zeros: only for finite numbers."""
     if "0" not in flags or "-" in flags:
         return False
     if conversion.kind == "float":
@@ -198,7 +198,7 @@ def _float_text(letter: str, flags: str, precision: int | None, word: int) -> st
 
 
 def _hexadecimal(magnitude: float, precision: int | None, *, has_point: bool = False) -> str:
-    """%a: one digit, a fraction of as many as are needed or asked for, and a power of two.
+    """%a: one digit, a fraction of as many digits as needed or requested, and a power of two.
 
     >>> _hexadecimal(1.0, None), _hexadecimal(0.15625, None), _hexadecimal(1.999, 1)
     ('0x1p+0', '0x1.4p-3', '0x2.0p+0')

@@ -187,7 +187,7 @@ def _video(assembler: Assembler, instruction: Instruction) -> Step:
 
 
 def keep_factors(assembler: Assembler, product: Instruction) -> Step:
-    """The product of a contraction: its factors are kept for the fma, since their registers may be overwritten before it."""
+    """The product of a contraction: its factors are stored for the fma, since their registers may be overwritten before it."""
     type_name = product.modifiers[-1]
     targets = _factors(assembler, product)
     sources = [_source(assembler, operand, type_name) for operand in product.operands[1:3]]

@@ -1,7 +1,7 @@
 """Copies through tensor maps: cp.async.bulk.tensor and cp.reduce.async.bulk.tensor.
 
-The map is read when the instruction is issued, from the kernel's parameters or from global memory, and its rules are asked
-then: what the chip answers is the fault. The bytes move when the work is done, by the walk that `tma` has.
+The map is read when the instruction is issued, from the kernel's parameters or from global memory, and its rules are
+checked then; a broken rule is a fault, as on the chip. The bytes move when the copy completes, by the walk of `tma`.
 
     load     [dst], [map, {x, y}], [mbarrier]{, {offsets}}{, cta mask}{, cache policy}
     store    [map, {x, y}], [src]{, cache policy}

@@ -19,7 +19,7 @@ from tilescope.tensor_map.replacement import KEPT_VALUES, REPLACE_FIELDS, edited
 
 _WORD = np.dtype(np.uint64)
 _WORDS = DESCRIPTOR_BYTES // _WORD.itemsize
-_PAIR = 2  # words that one access moves: a map lies at multiples of 64 bytes
+_PAIR = 2  # words that one access moves: a map is aligned to 64 bytes
 _UNKNOWN_BITS = "swizzle_atomicity"
 _SWIZZLE_MODES = 4
 

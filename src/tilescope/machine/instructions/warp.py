@@ -6,8 +6,8 @@ branch, another mask, ended) hold what changes nothing: 0, the identity of a red
     shfl.sync.bfly.b32 d, a, 1, 0x1f, -1     a: 10 11 12 13 …     d: 11 10 13 12 …
     vote.sync.ballot.b32 d, p, -1            p:  1  0  1  1 …     d: 0b…1101, the same for all
 
-The .sync forms wait for the lanes of their mask (`Collective`). Lanes of one warp that name different masks are groups of
-their own.
+The .sync forms wait for the lanes of their mask (`Collective`). Lanes of one warp that name different masks form
+separate groups.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LANE = np.arange(WARP_LANES)
 
 
 class Results(NamedTuple):
-    """The registers of `d|p`; None for `_` and for what is not written."""
+    """The registers of `d|p`; None for `_` and for an omitted one."""
 
     value: int | None
     predicate: int | None

@@ -37,7 +37,7 @@ FORMS = "f16:256x192, @a.npy, map:0,box=64x128, ptr:0+1024, 7, 1.5 or bytes:00ff
 
 ARGUMENT_TEXT = rule(
     "launch-argument",
-    "An argument of a launch is written as an array, a map over one, an address in one, a number or bytes.",
+    "An argument of a launch is an array, a map over an array, an address in an array, a number, or bytes.",
     argument="argument {index}",
     found="argument {index}: {text}",
     limit=f"one of {FORMS}",

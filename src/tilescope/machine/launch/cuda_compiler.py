@@ -32,7 +32,7 @@ _FIRST_WITH_OWN_FEATURES = (9, 0)  # compute capability; its features need the s
 
 CUDA_COMPILE = rule(
     "cuda-compile",
-    "The CUDA compiler that is installed here compiles the file.",
+    "The installed CUDA compiler compiles the file.",
     argument="file",
     found="{file}: {errors}",
     limit="{compiler} refuses it",

@@ -46,7 +46,7 @@ _KERNEL = f"ts.Kernel({ptx_example('empty.ptx')})"
 
 LAUNCH_SHAPE_MISSING = rule(
     "launch-missing",
-    "A launch says how many blocks the grid has, and how many threads a block has if the kernel does not.",
+    "A launch has the number of blocks of the grid, and the threads of a block if the kernel does not specify them.",
     argument="{name}",
     found="no {name}",
     limit="{entry} does not say it",

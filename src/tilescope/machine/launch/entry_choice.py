@@ -15,7 +15,7 @@ from tilescope.sentence import printed
 
 ENTRY = rule(
     "kernel-entry",
-    "The text has an entry of the name that is asked for, in PTX or in its source, or exactly one that contains it.",
+    "The text has an entry with this name, in PTX or in its source, or exactly one that contains it.",
     argument="entry",
     found="{asked}",
     limit="the text has {known:, }",

@@ -24,7 +24,8 @@ Array = npt.NDArray[Any]
 
 HOST_ARRAY = rule(
     "host-array",
-    "Memory of a kernel that runs here is a C-contiguous array of numbers: numpy's, or a torch tensor on the CPU.",
+    "Memory of a kernel that the emulator runs is a C-contiguous numeric array: of numpy, or a torch tensor on the "
+    "CPU.",
     argument="array",
     found="{shown}",
     limit="a numpy array, or a torch tensor on the CPU",

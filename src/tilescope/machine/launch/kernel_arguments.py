@@ -43,7 +43,7 @@ ARGUMENT_COUNT = rule(
 )
 ARGUMENT_KIND = rule(
     "kernel-argument",
-    "An argument fits its parameter: a number, an array, a tensor map, or as many bytes as the parameter has.",
+    "An argument fits its parameter: a number, an array, a tensor map, or bytes of the parameter's size.",
     argument="args[{index}]",
     found="{shown}",
     limit="{name} is {declared}",
@@ -63,7 +63,7 @@ Argument = object  # an int, a float, a tensor map, bytes or an array
 
 
 class BoundArguments(NamedTuple):
-    """Arguments bound to the parameters of the PTX, and the caller's argument that each came from.
+    """Arguments bound to the parameters of the PTX, each with the number of the caller's argument.
 
     The two differ for a Triton kernel: a descriptor is one argument and several parameters.
     """

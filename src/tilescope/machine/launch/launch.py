@@ -91,7 +91,9 @@ class Launch:
     max_seconds: float | None = None  # CPU time of this thread: other load on the machine does not count
     begun: float = field(default_factory=time.thread_time)
     is_out_of_time: bool = False
-    progress: Callable[[int], None] | None = None  # is told the steps executed; what it raises ends the run
+    progress: Callable[[int], None] | None = (
+        None  # is called with the steps executed; an exception that it raises ends the run
+    )
     to_start: Iterator[tuple[int, int, int]] = field(
         default_factory=lambda: iter(())
     )  # first blocks of the clusters that have not started
@@ -158,7 +160,7 @@ class Launch:
         )
 
     def take_recorder(self) -> Recorder | None:
-        """The recorder, for the first cluster that asks."""
+        """The recorder, for the first cluster that requests it."""
         if self._is_recorder_taken:
             return None
         self._is_recorder_taken = True

@@ -59,7 +59,7 @@ from tilescope.tensor_map.map_arguments import MAP_KINDS
 
 LAUNCH_FILE = rule(
     "launch-file",
-    "A launch file is TOML: a table [launch], and an [[argument]] for each parameter of the kernel.",
+    "A launch file is TOML with a table [launch], and an [[argument]] for each parameter of the kernel.",
     argument="file",
     found="{name}: {error}",
     limit="a launch file is TOML with [launch] and [[argument]]",
@@ -70,7 +70,7 @@ LAUNCH_FILE = rule(
 )
 _NO_ARGUMENT = ARGUMENT_TEXT.worded(found="argument {index} has {found_keys}", limit="{limit_text}", fix="{fix_text}")
 
-LAUNCH_SUFFIX = ".launch.toml"  # of the launch file beside a program: gemm.launch.toml beside gemm.cu
+LAUNCH_SUFFIX = ".launch.toml"  # of the launch file next to a program: gemm.launch.toml next to gemm.cu
 _LAUNCH_KEYS = ("ptx", "entry", "grid", "block", "cluster", "smem_bytes", "arch", "seed", "max_steps", "blocks")
 _MEMORY_KEYS = ("address", "file", "after", "missing_bytes")
 _ARRAY_KEYS = ("type", "shape", "fill", "file")

@@ -27,7 +27,7 @@ _GRID_END = (1 << 31, 1 << 16, 1 << 16)
 
 BLOCK_SIZE = rule(
     "launch-block",
-    "A block has 1 to 1024 threads, exactly .reqntid or at most .maxntid of the kernel.",
+    "A block has 1 to 1024 threads: exactly .reqntid or at most .maxntid of the kernel.",
     argument="block",
     found="a block of {block: x } threads",
     limit="{limit_text}",
@@ -43,7 +43,7 @@ NO_BLOCK = BLOCK_SIZE.worded(
 )
 CLUSTER_SIZE = rule(
     "launch-cluster",
-    "A cluster has at most 16 blocks, divides the grid, and is the one that .reqnctapercluster asks for.",
+    "A cluster has at most 16 blocks, divides the grid, and equals the kernel's .reqnctapercluster.",
     argument="cluster",
     found="a cluster of {cluster: x } blocks in a grid of {grid: x }",
     limit="{limit_text}",
@@ -54,7 +54,7 @@ CLUSTER_SIZE = rule(
 )
 SHARED_SIZE = rule(
     "launch-shared-memory",
-    "Static and dynamic shared memory of a block together are at most what the architecture has for a block.",
+    "Static and dynamic shared memory of a block together do not exceed the architecture's limit.",
     argument="smem_bytes",
     found="{static} bytes of static and {dynamic} bytes of dynamic shared memory",
     limit="a block of {arch} has {most} bytes",

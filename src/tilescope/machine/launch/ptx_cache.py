@@ -3,8 +3,8 @@
     cuda/KEY-HEADERS.json     KEY      compiler, its options, the source file, environment variables that compilers read
                               HEADERS  every header that the compilation read, the toolkit's too
 
-An entry holds its headers with their digests. It is valid while each of them has its content, and while no other file that an
-`#include` could find first has come or gone. Not noticed is a file whose absence `__has_include` tested.
+An entry has the headers with their digests. It is valid while each header has the same content, and while no file has
+appeared or disappeared that an `#include` could find first. A file whose absence `__has_include` tested is not tracked.
 
 Least recently used entries are removed once the folder exceeds its limit: 256 MiB, or TILESCOPE_CUDA_CACHE_MIB; 0 switches the cache off.
 """
@@ -184,8 +184,8 @@ def _digest_file(path: Path) -> str:
 def _digest_candidates(compilation: Compilation, headers: Iterable[str]) -> str:
     """The digest of the files that an `#include` of one of these headers could find.
 
-    An `#include` spells the end of a header's path. `#include "cute/config.hpp"` is looked for in every search folder, and in
-    the folder of the file that has it.
+    An `#include` has the end of a header's path. `#include "cute/config.hpp"` is searched in every include folder, and
+    in the folder of the including file.
     """
     folders = {folder.absolute() for folder in compilation.list_search_folders()}
     roots = tuple(f"{folder}{os.sep}" for folder in folders)

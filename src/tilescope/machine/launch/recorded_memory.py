@@ -30,7 +30,8 @@ _ZEROS = "lambda file: np.zeros(64, 'u1')"
 
 LAUNCH_MEMORY = rule(
     "launch-memory",
-    "Pieces of memory of a recorded launch, at their addresses of the card, overlap neither each other nor shared or local memory.",
+    "Allocations of a recorded launch, at their addresses on the card, do not overlap each other or shared or local "
+    "memory.",
     argument="memory",
     found="{size_bytes} bytes at {address:#x}",
     limit="{other} is stored there",

@@ -38,7 +38,8 @@ _PARAMETER = "ts.machine.launch.triton_parameter.parse_parameter"
 
 TRITON_ARGUMENT = rule(
     "triton-argument",
-    "An argument of a Triton kernel has the type of its signature, and the properties that Triton compiled in.",
+    "An argument of a Triton kernel has the type in its signature, and the properties that Triton assumed when it "
+    "compiled.",
     argument="args[{index}]",
     found="{name} = {shown}",
     limit="the signature says {type}",
@@ -74,7 +75,7 @@ OTHER_RANK = TRITON_ARGUMENT.worded(
 )
 OTHER_PARAMETERS = rule(
     "triton-parameters",
-    "A kernel of Triton has the parameters that its launcher fills: those of the signature, and scratch memory.",
+    "A kernel of Triton has the parameters that its launcher passes: those of the signature, and scratch memory.",
     argument="function",
     found="{entry} has {found_count:parameter}",
     limit="the signature and scratch memory make {least} to {most}",

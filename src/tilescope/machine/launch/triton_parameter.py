@@ -24,7 +24,7 @@ _EXAMPLE = "ts.machine.launch.triton_signature.read_signature"
 
 TRITON_SIGNATURE = rule(
     "triton-signature",
-    "A signature has one type, as Triton writes it, for each parameter of the kernel that is not a constexpr.",
+    "A signature has one type, in Triton's notation, for each parameter of the kernel that is not a constexpr.",
     argument="signature",
     found="{shown}",
     limit="a signature has a type for each of {names:, }",

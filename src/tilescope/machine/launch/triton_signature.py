@@ -49,7 +49,7 @@ NO_ARGUMENT_TYPE = TRITON_SIGNATURE.worded(
 
 
 class TritonSignature(NamedTuple):
-    """What a kernel is compiled for: its parameters in order, and the values of its constexprs."""
+    """The signature for which a kernel is compiled: its parameters in order, and the values of its constexprs."""
 
     parameters: tuple[TritonParameter, ...]
     constexprs: dict[str, object]

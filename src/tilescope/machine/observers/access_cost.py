@@ -71,8 +71,8 @@ class Tally:
 
     cost: int = 0
     least: int = 0
-    worst_excess: int = -1  # so that one is kept as an example, conflict or not
-    worst_place: tuple[int, ...] = ()  # of equal ones the first of the grid is kept, in whatever order they ran
+    worst_excess: int = -1  # so that one execution is stored as an example, with or without a conflict
+    worst_place: tuple[int, ...] = ()  # of equal executions the first of the grid is stored, in any order of blocks
     worst: Instance | None = None
 
     def is_worse(self, excess: int, place: tuple[int, ...]) -> bool:

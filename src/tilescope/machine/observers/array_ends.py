@@ -119,7 +119,7 @@ class _ClusterReads:
                 return
 
     def note_copy(self, event: CopyIssued) -> None:
-        """A tensor copy will write its box; boxes that it covers are tiles no more."""
+        """A tensor copy will write its box; boxes that it covers are no longer tiles."""
         copy = event.tensor_copy
         if copy is None or event.barrier is None:
             return

@@ -35,7 +35,7 @@ from tilescope.sync.events import (
 
 @dataclass(slots=True)
 class Traffic:
-    """What the copies through one map, or all bulk copies, ask of global memory in one direction.
+    """The traffic of the copies through one map, or of all bulk copies, in one direction.
 
     A request is a row of the box inside the tensor: contiguous bytes.
     """
@@ -69,7 +69,7 @@ class Traffic:
 
 
 class TrafficKey(NamedTuple):
-    """Whose traffic: the number of the map (None: bulk copies, which have none), and the direction."""
+    """The key of a traffic row: the number of the map (None for bulk copies), and the direction."""
 
     map_number: int | None
     direction: CopyKind

@@ -23,7 +23,7 @@ from tilescope.sync.bus import Handler
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape
 from tilescope.sync.events import Atomic
 
-Adders = npt.NDArray[np.int64]  # by word: the thread that added last, counted from 1; 0 where nobody did
+Adders = npt.NDArray[np.int64]  # by word: the thread that added last, counted from 1; 0 if there is none
 
 
 _ADDING = ("add", "sub", "fma", "mad")

@@ -26,7 +26,7 @@ Offsets = npt.NDArray[np.int64]
 MODES: tuple[Swizzle, ...] = tuple(SWIZZLE[name] for name in ("none", "32B", "64B", "128B"))
 PLAIN = 1  # the bit of mode none in a set of modes
 BIT_OF_MODE = {mode.name: 1 << number for number, mode in enumerate(MODES)}
-PATTERN_BYTES = max(mode.repeat_bytes for mode in MODES)  # addresses this far apart are swizzled alike
+PATTERN_BYTES = max(mode.repeat_bytes for mode in MODES)  # addresses this far apart have the same swizzle
 _LEAST_LANES = 8  # the rows of a matrix of ldmatrix
 
 
@@ -39,7 +39,7 @@ class LanePattern(NamedTuple):
 
     @property
     def is_clear(self) -> bool:
-        """Whether lanes go straight under one mode alone, or under none of them."""
+        """Whether lanes are straight under exactly one mode, or under none of the modes."""
         return self.straight & (self.straight - 1) == 0
 
 

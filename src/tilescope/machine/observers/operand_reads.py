@@ -1,4 +1,4 @@
-"""What wgmma and tcgen05.mma read from shared memory, and whether the copy that wrote it there swizzled it alike.
+"""Operands that wgmma and tcgen05.mma read from shared memory, and whether they were written with the same swizzle.
 
 Every 16 bytes of shared memory remember the tensor copy that wrote them last. A store by threads, or a bulk copy, makes them
 forget it, since the swizzle of threads is not known here.
@@ -34,7 +34,7 @@ _LOGICAL = np.arange(0, _REPEAT_BYTES, CHUNK_BYTES)
 
 
 class ReadKey(NamedTuple):
-    """Reads that differ in where they start alone."""
+    """Reads that differ only in their start."""
 
     pc: int
     shape: ReadShape
@@ -49,13 +49,13 @@ class ReadKey(NamedTuple):
 
     @property
     def descriptor(self) -> OperandDescriptor:
-        """What the word says, from address 0 on."""
+        """The fields of the word, with start address 0."""
         return self.shape.descriptor(self.word)
 
 
 @dataclass(slots=True)
 class ReadTally:
-    """How often an operand was read by one descriptor, wherever it started."""
+    """How often an operand was read by one descriptor, from any start."""
 
     count: int = 0
     starts: set[int] = field(default_factory=set)
@@ -156,7 +156,7 @@ class OperandReads:
         block = marks.shape.block_index(rank)
         mismatch = Mismatch(cause, key, self._copies[mark - 1], start, block)
         earliest = self.mismatches.setdefault((key, mark), mismatch)
-        if mismatch.place < earliest.place:  # the first of the grid is told, in whatever order they ran
+        if mismatch.place < earliest.place:  # the first of the grid is reported, in any order of blocks
             self.mismatches[key, mark] = mismatch
 
 

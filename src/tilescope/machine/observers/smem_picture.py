@@ -18,7 +18,7 @@ from tilescope.value import Value, hex_field
 class SmemWriter(Value):
     """A line whose instructions wrote some of the shared memory last, and how many bytes of it.
 
-    Instructions without a source line are told apart by their PTX lines. `ptx_text` is the first instruction.
+    Instructions without a source line are distinguished by their PTX lines. `ptx_text` is the first instruction.
     """
 
     source_line: str | None
@@ -55,7 +55,7 @@ class SmemTile(Value):
 class SmemPicture(Value):
     """Shared memory of a block: at the end, or right before a line (`at`) ran for the `times`-th time.
 
-    `came` is how often a thread came to the line: fewer than `times` means that the picture shows the end instead.
+    `came` counts how often a thread reached the line. If it is less than `times`, the picture shows the end instead.
     """
 
     block: tuple[int, int, int]

@@ -46,7 +46,7 @@ NOBODY = -1
 
 SMEM_MOMENT = rule(
     "smem-moment",
-    "A picture of shared memory is taken at a line that has instructions, and at one of the times that it runs.",
+    "A picture of shared memory is taken at a line with instructions, before one of its executions.",
     argument="smem_at",
     found="{at}",
     limit="a PTX line such as 40, or a source line such as mm.py:12; 40:3 is the third time that line 40 runs",
@@ -76,7 +76,7 @@ class Moment(NamedTuple):
 
 
 def read_moment(program: Program, at: str | int | None) -> Moment:
-    """The moment that a text names; refused if the program has no such line."""
+    """The moment that a text names; an error if the program has no such line."""
     if at is None:
         return Moment(None, frozenset(), 1)
     number = plain_int(at)
@@ -144,9 +144,9 @@ class SmemWatch:
 
     block: BlockIndex
     moment: Moment
-    came: int = 0  # how often a thread of the block came to an instruction of the line
+    came: int = 0  # how often a thread of the block reached an instruction of the line
     _cluster: Cluster | None = None  # that has the block
-    _context: DetectorContext | None = None  # whose shadow memory says who wrote what
+    _context: DetectorContext | None = None  # whose shadow memory has the writers
     _rank: int = 0
     _copies_before: int = 0
     _visits: dict[int, npt.NDArray[np.int64]] = field(default_factory=dict)  # by instruction: of every lane
@@ -203,7 +203,7 @@ class SmemWatch:
         return is_own and is_here and record.kind == "load" and record.coords is not None
 
     def picture(self, launch: Launch) -> SmemPicture | None:
-        """The picture of the moment, or of the end if it never came; None for a block that never began."""
+        """The picture of the moment, or of the end if the moment was not reached; None for a block that did not start."""
         cluster = self._cluster
         if cluster is None:
             return None
@@ -255,7 +255,7 @@ class WrittenCells:
             line = instruction.line_name
             self._instructions.setdefault(line, []).append(instruction)
             number_of_pc[pc] = list(self._instructions).index(line)
-        numbers = np.full(len(program_instructions) + 1, NOBODY)  # the last one: of nobody
+        numbers = np.full(len(program_instructions) + 1, NOBODY)  # the last entry: no writer
         numbers[list(number_of_pc)] = list(number_of_pc.values())
         self._numbers: npt.NDArray[np.int64] = numbers[self._pcs]
 
@@ -300,7 +300,7 @@ class WrittenCells:
         latest: dict[tuple[int, int], CopyRecord] = {}
         for record in copies:
             place = (record.pc, record.shared_address)
-            latest.pop(place, None)  # the last one stands at the end
+            latest.pop(place, None)  # the last entry is at the end
             latest[place] = record
         for record in latest.values():
             assert record.map_number is not None

@@ -50,7 +50,7 @@ MisfitKind = Literal[
     "copy",  # TMA stores what TMA loaded
 ]
 _UNKNOWN = 0
-_CHANGED = -1  # a tile that TMA brought, and threads changed in place
+_CHANGED = -1  # a tile that TMA loaded, and threads changed in place
 _GROUP_ROWS = 8  # of a core matrix
 _PATTERNS_OF_AN_INSTRUCTION = 64  # more are addresses that depend on data: they are not looked at any more
 _JOINT_STORES = 64  # the most instructions that are looked at together
@@ -76,7 +76,7 @@ class Misfit(NamedTuple):
     operand: str = ""  # of wgmma
     copy: TileCopy | None = None  # TMA's part: the load, or the store if threads wrote
     is_packed: bool = False  # whether the rows of a box without a swizzle follow each other in global memory
-    is_changed: bool = False  # whether threads changed in place what TMA brought
+    is_changed: bool = False  # whether threads changed in place what TMA loaded
 
     @property
     def place(self) -> tuple[int, ...]:
@@ -201,7 +201,7 @@ class ThreadTiles:
         if not stores:
             return
         pattern = self._pattern_of(stores)
-        if not pattern.is_clear:  # what lies between its rows belongs to the same tile, and may say more
+        if not pattern.is_clear:  # bytes between its rows belong to the same tile, and may give more information
             first = int(words[0])
             span = int(words[-1]) + 1 - first
             if shape.major == "K":  # 8 rows and the next 8 are a stride apart; the last 8 rows end as the others do
@@ -229,7 +229,7 @@ class ThreadTiles:
         swizzle = tensor_map.swizzle
         if swizzle.name not in BIT_OF_MODE or tensor_map.interleave.slice_bytes:
             return
-        if tensor_map.inner_bytes != tensor_map.pitch_bytes:  # gaps between rows are nobody's
+        if tensor_map.inner_bytes != tensor_map.pitch_bytes:  # gaps between rows have no owner
             return
         walked = walk(copy)
         rank = copy.smem_address >> SHARED_RANK_SHIFT
@@ -277,7 +277,7 @@ class ThreadTiles:
         return self.operands.copy_marked(mark) if (copies == mark).all() else None
 
     def _judge(self, seen: Misfit) -> None:
-        """Keep a misfit; of equal ones that of the first block of the grid, in whatever order the blocks ran."""
+        """Keep a misfit; of equal ones that of the first block of the grid, in any order of blocks."""
         mode_bit = BIT_OF_MODE.get(seen.said)
         fitting = seen.pattern.straight
         if mode_bit is None or not fitting or fitting & mode_bit:
@@ -329,7 +329,7 @@ class ThreadTiles:
         return tuple(sorted(self._stores[mark - 1] for mark in marks))
 
     def _pattern_of(self, marks: tuple[int, ...]) -> LanePattern:
-        """How the lanes of several stores go: each store for itself, and all of them together where that says more."""
+        """The lane patterns of several stores: each store separately, and all of them together if that adds information."""
         stores = [self._stores[mark - 1] for mark in marks]
         pattern = stores[0].pattern
         for store in stores[1:]:

@@ -42,7 +42,7 @@ class BarrierUse(NamedTuple):
 
 
 class CannotSayError(Exception):
-    """What was done has no step in a pipeline: a reason, and the instruction."""
+    """An operation for which a pipeline has no step: the reason, and the instruction."""
 
     def __init__(self, reason: str, pc: int) -> None:
         super().__init__(reason)

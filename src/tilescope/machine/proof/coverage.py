@@ -1,11 +1,11 @@
-"""What the threads of a cluster did that a pipeline does not describe: how they share global memory.
+"""Communication of a cluster that a pipeline does not describe: data shared through global memory.
 
     st.global [out+4*i]                              is not read again     covered: nothing can go wrong
     st.global [part+4*i], then ld.global [part]      threads exchange data     not covered
     atom.global, ld.acquire, st.release              threads exchange data     not covered
 
-A pipeline has the barriers, the copies and the shared memory of a cluster. So its proof says nothing of words in global memory
-through which threads exchange data. They are recognised by the range of addresses that an instruction accesses.
+A pipeline has the barriers, the copies and the shared memory of a cluster. Its proof does not cover words in global
+memory through which threads exchange data. They are recognised by the range of addresses that an instruction accesses.
 """
 
 from __future__ import annotations

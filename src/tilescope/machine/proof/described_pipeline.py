@@ -41,7 +41,7 @@ _WRITES = (*BY_THREADS, "copy")
 
 
 def pipeline_of(recorded: Recorded, most: int) -> Pipeline:
-    """The pipeline that a run was; a RuleError where it cannot be said."""
+    """The pipeline of a run; a RuleError if no pipeline can describe it."""
     log = recorded.log
     problem = find_problem(recorded)
     if log is None or problem is not None:

@@ -34,7 +34,7 @@ class _Turn(NamedTuple):
         return stage if self.first == 0 else f"({stage} + {self.first})"
 
     def rounds(self, number: int) -> int:
-        """How often it has gone round when the counter has a value."""
+        """The number of iterations when the counter has a value."""
         return (self.first + self.step * number) // self.stages
 
 
@@ -89,7 +89,7 @@ def _form(step: Step) -> _Form:
 def _longest_loop(
     steps: Sequence[Step], forms: Sequence[int], place: int, stages: Mapping[str, int]
 ) -> tuple[Loop, int] | None:
-    """The loop that begins at a step and covers most of what follows, and how many steps it covers."""
+    """The loop that begins at a step and covers most of the following steps, and how many it covers."""
     best: tuple[Loop, int] | None = None
     for length in range(1, min(_LONGEST_ROUND, (len(steps) - place) // _LEAST_ROUNDS) + 1):
         if forms[place] != forms[place + length]:

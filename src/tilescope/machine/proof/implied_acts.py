@@ -58,7 +58,7 @@ def _meet_behind_products(acts: Acts) -> None:
 
 
 def _fence_cp_async(acts: Acts) -> None:
-    """cp.async before wgmma: public kernels have no fence there, so none is asked for where it could hide no other."""
+    """cp.async before wgmma: public kernels have no fence there, so none is required if no other fence could be missing."""
     of_warp = acts.of_warp
     sets = acts.sets
     by_cp_async = any(("by", "cp.async") in act.arguments for act in acts.all_acts())
@@ -81,7 +81,7 @@ def _fence_cp_async(acts: Acts) -> None:
 
 
 def _fence_tensor_memory(acts: Acts) -> None:
-    """Triton's kernels have no fences of tcgen05, and barriers order all the same: where there are none, none is asked for."""
+    """Triton's kernels have no tcgen05 fences, and barriers order their accesses: a kernel without any needs none."""
     if any(act.op == "fence" and act.target == "tcgen05.before" for act in acts.all_acts()):
         return
     for warp, warp_acts in acts.of_warp.items():

@@ -24,7 +24,7 @@ class SharedVariable(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Something in shared memory that wants a name, and how it is used; None: its name is its own."""
+    """An object in shared memory that needs a name, and how it is used; None: it has a name already."""
 
     offset: int
     use: Hashable
@@ -74,7 +74,7 @@ def _even_steps(offsets: Sequence[int]) -> int:
 
 
 def named(placed: Sequence[Placed], kinds: Sequence[str], variables: Sequence[SharedVariable]) -> list[Named]:
-    """A name for everything: its variable's, or its kind where no other has it, or its kind and its address."""
+    """A name for each object: its variable's, or its kind if that is unique, or its kind and its address."""
     names: dict[int, Named] = {}
     together = runs(placed)
     run_counts = Counter(kinds[run[0]] for run in together)

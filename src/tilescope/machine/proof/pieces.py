@@ -19,7 +19,7 @@ from tilescope.mma.tmem_address import TMEM_COLUMNS
 
 CellNumbers = npt.NDArray[np.int64]
 LARGEST_CELL_BYTES = 16
-TENSOR_MEMORY_START = 1 << 18  # cells of tensor memory are told apart from those of shared memory: they lie behind it
+TENSOR_MEMORY_START = 1 << 18  # cells of tensor memory have larger numbers than those of shared memory
 TENSOR_CELL_LANES = 16  # of one column: no instruction but cp.4x256b touches less
 
 
@@ -141,7 +141,7 @@ class Pieces:
 
 
 def _split(labels: CellNumbers, sizes: list[int], cells: CellNumbers) -> None:
-    """Give the cells of a set labels that no other cell has: classes that are inside it keep theirs."""
+    """Give the cells of a set labels that no other cell has; classes inside the set keep theirs."""
     old_labels = labels[cells]
     distinct, inverse, counts = np.unique(old_labels, return_inverse=True, return_counts=True)
     renamed = distinct.copy()

@@ -82,7 +82,7 @@ class Fence(NamedTuple):
     kind: Literal["proxy.async", "mbarrier_init", "tcgen05.before", "tcgen05.after"]
 
 
-# What is kept: events as they came, and for some of them the part that matters.
+# Stored data: the events, and for some of them only the part that matters.
 Row = (
     Access
     | Wait

@@ -16,7 +16,7 @@ from tilescope.sentence import argument_said
 
 NOT_RECORDED = rule(
     "run-not-recorded",
-    "A pipeline is made of a cluster that was recorded from its start to its end, or to the hang.",
+    "A pipeline is derived from a cluster that was recorded from its start to its end, or to the hang.",
     argument="{entry}",
     found="{what}",
     limit="a run that finished or hangs, recorded, with at most {most} events of its first cluster",
@@ -27,7 +27,7 @@ NOT_RECORDED = rule(
 )
 NOT_SAID = rule(
     "run-no-step",
-    "A pipeline has a step for everything that the warps of a kernel hand to each other.",
+    "A pipeline has a step for everything that the warps of a kernel pass to each other.",
     argument="{entry}",
     found="{where}: {what}",
     limit="a pipeline has no step for that",
@@ -63,7 +63,7 @@ class Recorded(NamedTuple):
 
 
 def not_said(recorded: Recorded, error: CannotSayError) -> RuleError:
-    """The refusal of a run in which something was done that no step says."""
+    """The refusal of a run with an operation for which no step exists."""
     return NOT_SAID.error(entry=recorded.entry, where=recorded.place(error.pc), what=error.reason)
 
 
@@ -93,7 +93,7 @@ def require_no_flags(recorded: Recorded, log: Recorder) -> None:
 
 
 def require_releases(recorded: Recorded, acts: Acts) -> None:
-    """Refuse arrivals at mbarriers that are .relaxed, behind which a warp's accesses are not known: no step says that."""
+    """Refuse relaxed arrivals at mbarriers after accesses of a warp that are not recorded: no step expresses them."""
     for warp_acts in acts.of_warp.values():
         has_touched = False
         for act in warp_acts:

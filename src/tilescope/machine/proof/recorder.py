@@ -113,7 +113,7 @@ class GlobalMemoryUse:
     read: dict[int, _Range] = field(default_factory=dict)
     written: dict[int, _Range] = field(default_factory=dict)
     shared: dict[int, None] = field(default_factory=dict)  # atomics, and accesses through which threads synchronize
-    map_edits: dict[int, None] = field(default_factory=dict)  # fences that hand on an edited tensor map
+    map_edits: dict[int, None] = field(default_factory=dict)  # fences that release an edited tensor map
 
 
 def _extend(ranges: dict[int, _Range], pc: int, addresses: Addresses, size_bytes: int) -> None:
@@ -136,8 +136,10 @@ class Recorder:
 
     rows: list[Row] = field(default_factory=list)
     is_cut: bool = False
-    hangs_elsewhere: bool = False  # nobody waits at a barrier that is known here
-    refused: dict[str, int] = field(default_factory=dict)  # what no pipeline can say, and the instruction
+    hangs_elsewhere: bool = False  # no recorded thread waits at it
+    refused: dict[str, int] = field(
+        default_factory=dict
+    )  # the reason why no pipeline can describe the run, and the instruction
     blocks: int = 1
     block_lanes: int = 0
     exists: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))  # of all lanes
@@ -309,7 +311,7 @@ class Recorder:
             self._add(event)
 
     def _test(self, event: MbarrierTest) -> None:
-        """A test of lanes that asked the same: a row if it passed, else kept in case nothing comes after it."""
+        """A test of lanes of the same phase: a row if it passed, else kept in case no event follows it."""
         passes = event.passes
         is_of_all = bool(passes.all()) or not passes.any()
         for has_passed in (bool(passes[0]),) if is_of_all else (False, True):
@@ -351,7 +353,7 @@ class Recorder:
         self._add_waiting(event, threads, self._completed)
 
     def _count_warps(self, lanes: LaneNumbers) -> int:
-        """The warps of some lanes; a barrier in a loop asks for the same ones again."""
+        """The warps of some lanes; cached, because a barrier in a loop has the same ones again."""
         if self._counted is None or self._counted[0] is not lanes:
             self._counted = (lanes, int(np.count_nonzero(np.bincount(lanes // WARP_LANES))))
         return self._counted[1]

@@ -262,7 +262,7 @@ class WarpAccesses:
                 )
 
     def _add_dealloc(self, row: TmemDealloc) -> None:
-        """What others use of these columns is over; documents ask for no fence here."""
+        """Other warps' accesses to these columns have completed; the documentation requires no fence here."""
         warp = row.lane // WARP_LANES
         first_cells = np.arange(TMEM_LANES)[:, None] * TMEM_COLUMNS + row.first_column
         places = (first_cells + np.arange(row.columns)).ravel()

@@ -216,7 +216,7 @@ class WarpBarriers(WarpAccesses):
         for warp in self._warps(row.lanes):
             if row.waits:
                 self._left_out.pop(warp, None)
-            if row.waits and self._met.get((warp, row.number)) == row.completion:  # its other lanes came by another way
+            if row.waits and self._met.get((warp, row.number)) == row.completion:  # its other lanes took another path
                 continue
             self._met[warp, row.number] = row.completion
             op = "sync" if row.waits else "bar_arrive"

@@ -1,7 +1,7 @@
 """Fixes of bank conflicts: a swizzle or a padding of a tile under which no access of the run to the tile has a conflict.
 
-A swizzle exchanges chunks of 16 bytes; a padding leaves bytes free after each row. Both move the bytes for writers and readers of
-the tile alike. A layout that is good for one may be bad for the other, so all accesses are counted again.
+A swizzle exchanges chunks of 16 bytes; padding leaves bytes free after each row. Both move the bytes for all writers
+and readers of the tile. A layout that is good for one access may be bad for another, so all accesses are counted again.
 
     ld.b32 down a column, rows of 128 bytes        32 wavefronts
         swizzle 128B                                4

@@ -28,7 +28,7 @@ _SECTORS_RATIO = 2  # more than this many times the fewest possible sectors are 
 
 
 def _tile_example(file: str, swizzle: str, columns: int) -> str:
-    """A run that loads a tile of 64 x 64 elements out of a matrix of `columns` columns, and multiplies it by itself."""
+    """A run that loads a tile of 64 x 64 elements out of a matrix of `columns` columns, and multiplies the tile by the same tile."""
     tile = f"memory.map(np.zeros((64, {columns}), np.float16), (64, 64), swizzle='{swizzle}')"
     run = f"ts.Kernel({ptx_example(file)}).run(1, 128, [{tile}], memory=memory)"
     return f"(lambda memory: {run}.findings)(ts.Memory())"
@@ -77,7 +77,7 @@ _OPERAND = "{where}[[ and {others:other instruction}]]: operand {operand} of blo
 COST_RULES = frozenset({BANK_CONFLICT.name, SECTORS.name})  # about performance, not correctness
 SWIZZLE_MISMATCH = rule(
     "run-swizzle-mismatch",
-    "A tile in shared memory is read under the swizzle under which it was written, by wgmma and tcgen05.mma, by TMA and by threads.",
+    "wgmma, tcgen05.mma, TMA and threads read a tile in shared memory with the swizzle with which it was written.",
     argument="{where}",
     found=f"{_OPERAND} is read with swizzle {{read_swizzle}}, and was written with {{written_swizzle}} by {{copy}}",
     limit="a descriptor of another swizzle takes other bytes for the elements of the tile",
@@ -106,7 +106,7 @@ BASE_OFFSET = SWIZZLE_MISMATCH.worded(
 )
 PACKED_TILE = rule(
     "run-packed-tile",
-    "A tile that TMA copies without a swizzle is laid out for the tensor core in global memory already.",
+    "A tile that TMA copies without a swizzle already has the tensor core's layout in global memory.",
     argument="{where}",
     found=f"{_OPERAND} is read with swizzle {{read_swizzle}}, and {{copy}} wrote rows of {{row_bytes}} bytes as they follow each "
     "other in global memory",

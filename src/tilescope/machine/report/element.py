@@ -34,7 +34,7 @@ class Element(NamedTuple):
 
 
 def box_trace(tensor_map: AnyMap, coords: tuple[int, ...], address: int, *, is_load: bool = True) -> Trace | None:
-    """Where the elements of a box are in shared memory; None if the map alone does not determine it."""
+    """The addresses of a box's elements in shared memory; None if the map does not determine them."""
     if not isinstance(tensor_map, TensorMap):
         return None
     is_gathered = len(coords) != tensor_map.rank

@@ -85,7 +85,7 @@ def _describe_others(others: Sequence[Mapping[str, str]]) -> list[Detail]:
 
 
 def _shorten(finding: Violation) -> tuple[str, list[Detail]]:
-    """What was found, with the places of instructions alone, and the instructions."""
+    """The text of a finding with places without instruction texts, and the instructions."""
     headline = finding.found
     details: list[Detail] = []
     for text in finding.values.values():

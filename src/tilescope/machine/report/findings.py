@@ -94,7 +94,7 @@ ASSERTION = rule(
 )
 ILLEGAL_OPERATION = rule(
     "run-illegal-instruction",
-    "The chip can execute every instruction with the operands that it gets.",
+    "The chip can execute every instruction with its operands.",
     argument="{where}",
     found=_FOUND,
     limit="the chip answers with error {code}, illegal instruction",
@@ -171,7 +171,8 @@ OUT_OF_TIME = STOPPED.worded(
 )
 MAP_EDIT = rule(
     "run-map-edit",
-    "What tensormap.replace writes into a map fits into the field: strides are multiples of 16 bytes, boxes have 1 to 256 elements.",
+    "Values that tensormap.replace writes into a map fit into the field: strides are multiples of 16 bytes, boxes "
+    "have 1 to 256 elements.",
     argument="{field}",
     found="at {where} {field}[[{place}]] = {value} is written into a tensor map, which keeps {kept}",
     limit="{keeps}; the instruction reports nothing, and copies go by what the map keeps",

@@ -47,7 +47,7 @@ _WORDS_OF_A_FRONT = 4  # words polled by the lanes of one front that get a findi
 
 HANG = rule(
     "run-hang",
-    "Every wait of a kernel ends: threads reach their barriers, and mbarriers get their bytes and arrivals.",
+    "Every wait of a kernel completes: threads reach their barriers, and mbarriers receive their bytes and arrivals.",
     argument="{where}",
     found="{where}: {who} {what}",
     limit="no running thread and no pending copy can end this wait",
@@ -115,7 +115,7 @@ class Wait(NamedTuple):
     block: BlockIndex
     threads: str
     facts: dict[str, object]
-    is_partly_complete: bool = False  # an mbarrier that got some, but not all, of its arrivals or bytes
+    is_partly_complete: bool = False  # an mbarrier that received some, but not all, of its arrivals or bytes
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -16,7 +16,7 @@ _SHOWN_TEXT = 40  # characters of an instruction
 class LineCount(Value):
     """One source line and how often warps ran its instructions; `share` is the fraction of all warp instructions.
 
-    Wavefronts of shared memory and sectors of global memory come with the least possible number; None: no such access.
+    Wavefronts of shared memory and sectors of global memory have the minimum beside them; None: no such access.
     """
 
     line: str

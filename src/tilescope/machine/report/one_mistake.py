@@ -12,7 +12,7 @@ Findings are about one mistake if the same tested fix removes them. Where no fix
     all waits of a hang   behind the one that comes first, or behind an mbarrier with wrong bytes
     wrong bytes           of an mbarrier, and the copies of it that overwrite one another
 
-A finding with a fix that was tested alone is a separate mistake.
+A finding with a fix that was tested separately is a separate mistake.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _FILLS_OF_A_SLOT = 2  # needed to see whether the second fill waits for the read
 
 NEVER_WRAPPED = rule(
     "run-ring-not-wrapped",
-    "A launch fills the slots of a ring more than once, so that a refill that comes too early is seen.",
+    "A launch fills the slots of a ring more than once, so that an early refill can be detected.",
     argument="{where}",
     found="a ring of {slots:slot}, whose copies report to {barriers}, never wrapped: a block filled it {fills:time}",
     limit="this run cannot show whether a refill waits for the readers of its slot",

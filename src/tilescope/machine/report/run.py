@@ -175,9 +175,9 @@ class KernelRun(Value):
     def pipeline(self) -> Pipeline:
         """The synchronization of the first cluster as a pipeline: `ts.simulate` proves it for every order, or names the mistake.
 
-        It has the barriers, copies, groups, fences and shared memory accesses of each warp, in program order. `not_covered` says
-        what it leaves out: global memory through which threads exchange data, and errors that the run found. `mistakes_found`
-        has the errors of synchronization that the run found: no proof passes over them.
+        It has the barriers, copies, groups, fences and shared memory accesses of each warp, in program order.
+        `not_covered` lists what it omits: global memory through which threads exchange data, and errors that the run
+        found. `mistakes_found` has the synchronization errors that the run found: no proof ignores them.
         """
         recorded = self._recorded
         if recorded is None:

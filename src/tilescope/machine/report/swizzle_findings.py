@@ -158,7 +158,7 @@ def report_swizzles(launch: Launch) -> tuple[Violation, ...]:
         (mismatch.read.pc, mismatch.read.shape.operand) for mismatch in costs.operands.mismatches.values()
     }
     for misfit in costs.tiles.misfits.values():
-        if _judge(launch.program, misfit, products).is_certain:  # its own finding says which swizzle to use
+        if _judge(launch.program, misfit, products).is_certain:  # its finding names the swizzle to use
             mismatched.add((misfit.pc, misfit.operand))
     other_reads = {
         key: tally for key, tally in costs.operands.reads.items() if (key.pc, key.shape.operand) not in mismatched

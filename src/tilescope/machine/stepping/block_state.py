@@ -57,7 +57,7 @@ class BlockState:
         self.count = 0 if log is None else log.count_until(step)
 
     def parts(self, thread: int) -> BlockParts:
-        """What a RunState says of the block and one of its threads."""
+        """The part of a RunState about the block and one of its threads."""
         log = self.log
         if log is None or (self.count == 0 and self.step > 0):
             return BlockParts(tuple(self._list_unstarted_warps()), (), (), (), None)

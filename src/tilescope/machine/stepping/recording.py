@@ -35,7 +35,7 @@ EVENTS_KEPT = 500
 
 @dataclass(slots=True)
 class Replay:
-    """A launch that can be made again: its steps are recorded when the first state is asked for."""
+    """A launch that can be repeated: its steps are recorded when the first state is requested."""
 
     launch: Launch  # without its observers; its memory is the initial one
     initial: InitialState

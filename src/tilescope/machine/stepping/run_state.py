@@ -30,7 +30,7 @@ class StepRan(Value):
 class WarpPlace(Value):
     """Threads of a warp that are at one instruction: the next that they execute, or the one at which they wait or ended.
 
-    `waits_for` says what threads with `doing` "waiting" wait for; a warp whose threads diverged has several places.
+    `waits_for` names what threads with `doing` "waiting" wait for; a warp with diverged threads has several places.
     """
 
     warp: int  # its number in the block

@@ -52,7 +52,7 @@ class Contents(NamedTuple):
 class WriteLog:
     """Writes to one memory. `start` is its contents at first; None: only the writers are recorded, not the bytes.
 
-    Without snapshots `at` cannot be asked, only what was written to some places (`latest`).
+    Without snapshots `at` is not available, only the last writes to some places (`latest`).
     """
 
     def __init__(self, start: Bytes | None = None, *, has_snapshots: bool = True) -> None:
@@ -132,7 +132,7 @@ class WriteLog:
         return written
 
     def _apply(self, records: int) -> Contents:
-        """The contents after so many records."""
+        """The contents after a number of records."""
         number = min(records // _RECORDS_OF_A_SNAPSHOT, len(self._snapshots) - 1)
         snapshot = self._snapshots[number]
         content, writers = snapshot.content.copy(), snapshot.records.copy()

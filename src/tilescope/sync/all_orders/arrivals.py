@@ -60,10 +60,10 @@ class Arrivals(SlotAccesses):
         return tuple(filter(self.ordering.is_tracked, self.unsynced.get(agent, ())))
 
     def _arrive_delayed(self, agent: int, action: MbarrierArrive, keys: tuple[Key, ...]) -> None:
-        """Several warps arrive after accesses of their own: one may go on before the last has arrived.
+        """Several warps arrive after their own accesses: one may continue before the last has arrived.
 
-        If orders are tried one by one, the arrival comes by itself. Otherwise it counts now, and orders what follows a
-        phase in which it counted, or a synchronization of the warps.
+        If orders are tried one by one, the arrival is a separate move. Otherwise it counts now, and orders what follows
+        a phase in which it counted, or a synchronization of the warps.
         """
         self.unsynced[agent] = keys
         phases = [self.phase[barrier] for barrier in action.barriers]

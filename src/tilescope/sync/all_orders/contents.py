@@ -45,7 +45,7 @@ def overwrite(contents: Contents, new: Segment) -> Contents:
 
 
 def mark_stale(contents: Contents, fill: Fill) -> Contents:
-    """The contents when a copy of this fill begins: segments that were read, or came in an earlier phase, are stale."""
+    """The contents when a copy of this fill begins: segments that were read, or filled in an earlier phase, are stale."""
     return tuple(
         part._replace(is_stale=True) if part.was_read or _is_earlier(part.fill, fill) else part for part in contents
     )

@@ -120,7 +120,7 @@ class Interpreter(PendingCopies):
             self.next_action[agent] = next(self.later_actions[agent], None)
 
     def _execute(self, agent: int, action: Action) -> bool:
-        """Change the state as an action says; whether it is over: waiting at a barrier of threads takes two."""
+        """Change the state as an action requires. False if it has not completed: waiting at a barrier of threads takes two moves."""
         if isinstance(action, ThreadBarrier):
             return self._synchronize_threads(agent, action)
         _HANDLERS[type(action)](self, agent, action)

@@ -96,16 +96,16 @@ class EarlierStep(NamedTuple):
 class MistakeFoundError(Exception):
     """Stops a run at its first mistake; never leaves the packages that search.
 
-    An action that goes wrong is found deep within it: a copy begins an access, which conflicts with an earlier one, which
-    lacks its fence. What follows the mistake must not be done, and every caller on the way up would have to ask whether it
-    may go on. So the mistake is raised, and caught in one place by whoever runs the program: `Run` and `search`.
+    A mistake is detected deep within an action: a copy begins an access, which conflicts with an earlier one, which
+    lacks its fence. The rest of the action must not be executed, and every caller on the way up would have to check for
+    it. So the mistake is raised as an exception, which only `Run` and `search` catch.
     """
 
     def __init__(self, kind: str, **facts: Fact) -> None:
         super().__init__(kind)
         self.kind = kind
         self.facts = facts
-        self.action: Action | None = None  # of a mistake in one action, whatever the order
+        self.action: Action | None = None  # of a mistake in one action, in every order
         # in a circle of waits: the agents in it, and steps that would let one of them go on
         self.blocked: Sequence[BlockedAgent] = ()
         self.earlier_steps: Sequence[EarlierStep] = ()

@@ -88,7 +88,7 @@ class PendingCopies(Arrivals):
         return start, end
 
     def _too_large(self, slot: int, action: CopyIssued, agent: int, start: int) -> MistakeFoundError:
-        """A copy, alone or with those before it in its phase, does not fit into its slot."""
+        """A copy does not fit into its slot, by its own size or after the earlier copies of its phase."""
         size = self.program.slots[slot].bytes
         end = start + action.size_bytes
         if start and action.offset_bytes is None and action.size_bytes <= size:

@@ -1,12 +1,12 @@
-"""Long loops, proven by a short run: a state that recurs, all counts moved on alike, recurs for ever.
+"""Proves long loops by a short run: a state that recurs, with all counts advanced by the same amount, recurs forever.
 
     i = 0 … 191     192 … 215     216 … 239     9760 … 9999
     warm up         one round  =  the same round, 24 steps later  ──▶  so are all rounds until the loop ends
 
-A run against the nominal clock depends on its state alone. So if the state after a round of P steps equals that
-before it, with every clock, phase and tile counted from now, further rounds repeat it, and a loop of N steps ends as
-one does in which m P steps in the middle are left out. The steps that are left count on with their own numbers, so what
-comes after the loop finds the tiles of its last steps.
+A run against the nominal clock depends only on its state. So if the state after a round of P steps equals that before
+it, with every clock, phase and tile counted from now, further rounds repeat it. A loop of N steps then ends like one
+that skips m P steps in the middle. The remaining steps keep their own numbers, so what comes after the loop finds the
+tiles of its last steps.
 
 Counted from now, two rounds of a loop are the same if all epochs are equally old in both:
 
@@ -110,7 +110,7 @@ class ShortenedRun(Run):
 
 
 class _BarrierUse(NamedTuple):
-    """What a barrier has counted: it is unused in a round that changes none of it."""
+    """The counts of a barrier: it is unused in a round that changes none of them."""
 
     phase: int
     operations: int

@@ -255,8 +255,8 @@ def _unwind(path: _Path) -> tuple[Move, ...]:
 def _moves(state: Interpreter) -> list[Move]:
     """All that can happen next: agents with their actions, and landings.
 
-    One move alone if its place among the others changes nothing: a fence, the end of a group, and an agent that
-    exits (the earlier it does, the more can access a block that has gone), unless that ends an access of its own.
+    A single move if its position among the others makes no difference: a fence, the end of a group, and an agent that
+    exits (the earlier it exits, the more accesses can reach an exited block), unless the exit ends one of its accesses.
     """
     moves: list[Move] = []
     for agent in filter(state.is_enabled, range(state.agents)):

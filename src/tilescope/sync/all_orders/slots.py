@@ -120,7 +120,7 @@ class SlotAccesses(State):
         return not covers
 
     def _has_its_values(self, slot: int, earlier: Access, access: Access) -> bool:
-        """Whether threads free tensor memory after a load of it in time: a load that has its values needs no more than that."""
+        """Whether threads free tensor memory after a load of it has completed: a load that has its values needs no more than that."""
         is_freed = self.program.slots[slot].space == "tmem" and access.how == "generic"
         is_load = earlier.how == "generic" and not earlier.write
         return is_freed and is_load and self.ordering.is_ordered_out_of_scope(earlier, access.agent)
@@ -205,7 +205,7 @@ def _pair_facts(slot: int, earlier: Access, access: Access) -> dict[str, Fact]:
 def exit_mistake(block: int, **access: Fact) -> MistakeFoundError:
     """A block may have exited when something accesses it.
 
-    `by` says what does: a role, a copy, an arrival, an access of some kind (`how`), a landing, or the last warp of an
-    arrival; `agent`, `barrier` and `slot` say whose it is, and what it reaches.
+    `by` names the kind of actor: a role, a copy, an arrival, an access (`how`), a landing, or the last warp of an
+    arrival. `agent`, `barrier` and `slot` identify it and its target.
     """
     return MistakeFoundError("left", block=block, **access)

@@ -87,7 +87,7 @@ class State:
         self.exited = [False] * agents
         self.registers = [program.registers] * agents
         self.groups: dict[tuple[int, str], Groups] = {}
-        self.groups_finished: dict[int, int] = {}  # agent: groups of cp.async waited for, or handed to a barrier
+        self.groups_finished: dict[int, int] = {}  # agent: groups of cp.async waited for, or passed to a barrier
         self.signalled_copies: dict[int, tuple[Key, ...]] = {}  # agent: cp.async whose end arrives at some barrier
         self.store_writes: dict[Key, bool] = {}  # writes of bulk stores to global memory
         self.unfinished_writes: dict[
@@ -169,7 +169,7 @@ class State:
         )
 
     def groups_made(self, agent: int) -> int:
-        """Groups of cp.async that an agent has closed, or handed to a barrier."""
+        """Groups of cp.async that an agent has closed, or passed to a barrier."""
         return self.groups_finished.get(agent, 0) + len(self.groups.get((agent, "cp.async"), ((),)))
 
     def count(
@@ -182,7 +182,7 @@ class State:
         tx: int = 0,  # bytes expected; negative: bytes that landed
         more: int = 0,  # arrivals that the phase waits for in addition
         dropped: int = 0,  # arrivals that later phases no longer wait for
-        takes_back: bool = False,  # the arrivals are those that `more` added: they say nothing of other counts
+        takes_back: bool = False,  # the arrivals are those that `more` added: they do not affect other counts
         without_data: bool = False,  # a relaxed arrival, or one at another block whose scope is its own
     ) -> int:
         """Count an operation on a barrier, and return the phase in which it counted."""
@@ -246,7 +246,7 @@ class State:
         self.ended.append(barrier)
 
     def signal(self, flag: int, agent: int, amount: int) -> None:
-        """Add to a flag: its phases end at the values for which somebody polls; nobody waits for an addition of 0."""
+        """Add to a flag: its phases end at the values for which a role polls; an addition of 0 has no effect."""
         if not amount:
             return
         thresholds = self.program.thresholds.get(flag, [])
@@ -319,7 +319,7 @@ class State:
     def synchronize(self, agent: int, action: ThreadBarrier, *, counts: bool = True) -> bool:
         """Arrive at a barrier of threads, or pass one whose phase has ended; whether the action is over.
 
-        An arrival that does not count comes later by itself.
+        An arrival that does not count yet is a later, separate move.
         """
         barrier = action.barriers[0]
         is_of_cluster = barrier == self.program.cluster_barrier(agent)
@@ -346,7 +346,7 @@ class State:
         return True
 
     def _expect_threads(self, agent: int, action: BarrierArrive, barrier: int) -> None:
-        """The first arrival at a bar.sync says how many threads synchronize there; the others must say the same."""
+        """The first arrival at a bar.sync sets the number of threads that synchronize; the others must name the same number."""
         block = self.program.agents[agent].home
         in_block = (other for other in self.program.agents if other.home == block)
         threads = action.threads or sum(other.warp_threads for other in in_block)

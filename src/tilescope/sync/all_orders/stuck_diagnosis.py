@@ -39,7 +39,8 @@ _LOOKAHEAD = 4096  # actions of a role that are looked at for its next arrival
 def check_deadlock(state: Interpreter) -> None:
     """Raise the mistake of a run in which no agent can act and nothing is pending, if some have not exited.
 
-    A wait that another blocked agent would end is a consequence. So the waits that nobody would end any more come first.
+    A wait that another blocked agent would complete is a consequence. So the waits that no agent would complete are
+    reported first.
     """
     if all(state.exited):
         return
@@ -98,7 +99,7 @@ def _find_earlier_steps(state: Interpreter, blocked: Sequence[BlockedAgent]) -> 
                     ),
                     None,
                 )
-                # nobody synchronizes with itself
+                # an agent does not synchronize with itself
                 if needed is None or (agent == waiting and isinstance(needed, ThreadBarrier)):
                     continue
                 rank = (
@@ -130,7 +131,7 @@ def _find_register_shortage(state: Interpreter, agent: int, action: RegisterRequ
 
 
 def _find_missing_threads(state: Interpreter, waiting: int, action: ThreadBarrier) -> MistakeFoundError | None:
-    """A barrier of threads to which nobody else will come."""
+    """A barrier of threads at which no other agent will arrive."""
     barrier = action.barrier
     program = state.program
     arrived = state.total(barrier, "arrive").agents
@@ -180,7 +181,7 @@ def _find_wrong_bytes(state: Interpreter, _: int, action: MbarrierWait) -> Mista
 
 
 def _find_wrong_count(state: Interpreter, _: int, action: MbarrierWait) -> MistakeFoundError | None:
-    """Everyone who ever arrives there has arrived in this phase, and it wants more."""
+    """All agents that arrive there have arrived in this phase, and it needs more arrivals."""
     barrier = action.barrier
     agents, arrived = state.total(barrier, "arrive")
     if not state.pending[barrier] or not agents or _will_arrive(state, barrier, but=agents):
@@ -191,7 +192,7 @@ def _find_wrong_count(state: Interpreter, _: int, action: MbarrierWait) -> Mista
 
 
 def _find_missing_arrivals(state: Interpreter, agent: int, action: MbarrierWait) -> MistakeFoundError | None:
-    """Arrivals are missing and nobody will make them."""
+    """Arrivals are missing, and no agent will make them."""
     barrier = action.barrier
     counts = _phase_counts(state, barrier)
     if not counts.missing_arrivals or _will_arrive(state, barrier):
@@ -298,7 +299,7 @@ def _counts_on(action: Action, barrier: int) -> bool:
 
 
 def _counted_by(action: Action) -> int:
-    """What a barrier counts of an action: arrivals, or the threads that a barrier of threads asks for."""
+    """The count that an action changes at a barrier: arrivals, or the threads that a barrier of threads needs."""
     match action:
         case BarrierArrive(threads=threads):
             return threads

@@ -418,7 +418,7 @@ class Accesses:
         return any(pc in program.map_edits for pc in pcs) and any(pc in program.map_copies for pc in pcs)
 
     def _others_first(self, unordered: Unordered, thread_access: ThreadAccess) -> Unordered:
-        """The same, other warps first: whatever orders those also orders accesses of the own warp."""
+        """The same, other warps first: whatever orders those also orders accesses of the warp itself."""
         own_lanes = thread_access.request.lanes[unordered.places // thread_access.at.each]
         return unordered.where(np.argsort(self._is_own_warp(unordered, own_lanes), kind="stable"))
 
@@ -428,7 +428,7 @@ class Accesses:
         return (thread_access.table_start + int(thread_access.cells[position])) * width
 
     def _report_unwritten(self, thread_access: ThreadAccess) -> bool:
-        """Report a cell that nobody has written. False if there is none."""
+        """Report a cell that was never written. False if there is none."""
         flags = self._context.shared.find_unwritten(thread_access.cells)
         if not flags.any():
             return False
@@ -465,9 +465,9 @@ def _global_access(
 
 
 def differ_by_rounding(stored: npt.NDArray[np.generic], values: npt.NDArray[np.generic]) -> bool:
-    """Whether words are floats of 32 bits that differ from those stored in their last bits alone, or in those of their terms.
+    """Whether 32-bit floats differ from the stored ones only in their last bits, or in those of their terms.
 
-    Terms of about 1 may add up to nearly 0: what is left then is their rounding.
+    Terms of about 1 may add up to nearly 0: then only their rounding remains.
 
     >>> sums = np.array([1.0, 1.0000001, 3.0], np.float32).view(np.uint32)
     >>> differ_by_rounding(sums[:1], sums[1:2]), differ_by_rounding(sums[:1], sums[2:])

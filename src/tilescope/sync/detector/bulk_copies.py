@@ -150,7 +150,7 @@ class BulkCopies:
         return PendingCopy(cells, stamp, barrier, base, barrier.phases, is_own_load)
 
     def _report_reads(self, unordered: Unordered, cells: Cells, now: Side) -> None:
-        """Report reads that are unordered with a copy: of old bytes or, where nobody had written any, of its own."""
+        """Report reads that are unordered with a copy: of old bytes or, if these were never written, of the copied bytes."""
         context = self._context
         for index in first_of_each(pcs_of(unordered.stamps)):
             before = context.side(unpack_stamp(int(unordered.stamps[index])), was_write=False)

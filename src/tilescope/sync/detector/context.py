@@ -97,7 +97,7 @@ class ProgramFacts(NamedTuple):
     has_branches: bool  # at which threads may take different paths
     collectives: Mapping[int, CollectiveKind]  # instructions of whole warps
     partial_masks: frozenset[int]  # instructions with a mask that may not name all lanes
-    control: Callable[[], ControlPaths]  # found when somebody asks
+    control: Callable[[], ControlPaths]  # computed on first use
 
 
 class LaunchDetector:
@@ -115,7 +115,7 @@ class LaunchDetector:
         self.late_pcs: frozenset[int] = frozenset()  # polls that see what others have written, whenever they can
         self.polling_pcs: set[int] = set()  # loads that poll: a thread repeated them until the word changed
         self.spilled: list[BarrierBytes] = []  # of blocks that have ended
-        # by instruction and first block of the cluster: the lanes whose loads race; None: nobody asks for them
+        # by instruction and first block of the cluster: the lanes whose loads race; None if not requested
         self.racing_loads: dict[tuple[int, BlockIndex], set[int]] | None = None
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
@@ -163,7 +163,7 @@ class DetectorContext:
 
     @property
     def bulk_unit(self) -> int:
-        """The slot of `shared` in which reads by bulk copies are kept."""
+        """The slot of `shared` for reads by bulk copies."""
         return self.warpgroups
 
     def warpgroups_of(self, lanes: LaneNumbers) -> Sequence[int]:
@@ -177,7 +177,7 @@ class DetectorContext:
 
     @property
     def tensor_unit(self) -> int:
-        """The slot of `shared` in which reads by tcgen05 are kept."""
+        """The slot of `shared` for reads by tcgen05."""
         return self.warpgroups + 1
 
     def published_tensor_work(self, lanes: LaneNumbers) -> VectorClock | None:
@@ -205,7 +205,7 @@ class DetectorContext:
         return slice(first // self.cell_bytes, ceil_div(first + size_bytes, self.cell_bytes))
 
     def global_cells_at(self, address: int, size_bytes: int) -> CellNumbers:
-        """The cells of global memory that lie wholly in consecutive bytes."""
+        """The cells of global memory that are completely inside consecutive bytes."""
         return one_row(address, size_bytes).whole_cells(self.launch.memory.cell_bytes)
 
     def side(self, stamp: Stamp, *, was_write: bool) -> Side:
@@ -230,7 +230,7 @@ class DetectorContext:
         return Side(stamp.pc, how, lane)
 
     def tensor_side(self, pc: int, lane: int | None) -> Side:
-        """An access to tensor memory: the instruction's name says which."""
+        """An access to tensor memory; its kind follows from the instruction's name."""
         return Side(pc, self.launch.program.tensor_operations[pc], lane)
 
     def foreign(self, unordered: Unordered, index: int) -> dict[str, int]:
@@ -265,7 +265,8 @@ class DetectorContext:
     ) -> None:
         """Report writes that are not ordered before a copy or a tensor core, or not visible to the async proxy.
 
-        Of all threads that one instruction wrote by, one of another warp is told, if there is one: it says more than a neighbour.
+        Of all threads that wrote with one instruction, one of another warp is reported if there is one: it is a better
+        example than a neighbour.
         """
         for index in self._farthest_of_each(unordered.stamps, now):
             stamp = unpack_stamp(int(unordered.stamps[index]))
@@ -285,7 +286,7 @@ class DetectorContext:
     def report_narrow_writes(
         self, table: CellTable, cells: Cells, now: Side, unit: Unit, *, table_start: int = 0
     ) -> None:
-        """Report writes by threads of other blocks that a copy or a tensor core reads, ordered by a scope of one block alone."""
+        """Report writes by threads of other blocks that a copy or a tensor core reads, ordered only by block scope."""
         if not self.clocks.has_scopes:
             return
         unordered = table.unordered_writes(cells, replace(unit, proxy=SCOPED))
@@ -328,9 +329,9 @@ class DetectorContext:
         return indices
 
     def report_unwritten(self, cells: Cells, now: Side) -> None:
-        """Report bytes of shared memory that a copy or a tensor core reads, and nobody has written.
+        """Report bytes of shared memory that a copy or a tensor core reads, and that were never written.
 
-        Some of them may be the edge of a tile, whose results nobody uses. A product without any written byte is wrong.
+        Some of them may be the edge of a tile, whose results are not used. A product without any written byte is wrong.
         """
         flags = self.shared.find_unwritten(cells)
         if not flags.any():

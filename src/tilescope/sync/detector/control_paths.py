@@ -1,4 +1,4 @@
-"""What the detector asks about the text of a program: which instructions need whole warps, and where branches lead."""
+"""Facts about the program text that the detector needs: which instructions need whole warps, and where branches lead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ControlPaths(Protocol):
     """What a program's control flow must answer."""
 
     def is_between(self, branch: int, pc: int) -> bool:
-        """Whether an instruction lies between a branch and the join of its paths."""
+        """Whether an instruction is between a branch and the join of its paths."""
 
     def next_of(self, branch: int, outcome: int) -> int:
         """Where an outcome of a branch leads."""

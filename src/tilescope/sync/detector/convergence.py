@@ -200,7 +200,7 @@ class Convergence:
                     return
 
     def complete(self, event: BarrierComplete) -> None:
-        """Judge whether all warps came to a barrier that names no number of threads, and to the same one."""
+        """Judge whether all warps reached the same barrier without a thread count."""
         arrivals = self._arrivals.pop((event.rank, event.number), [])
         if event.is_counted or not arrivals:
             return
@@ -212,7 +212,7 @@ class Convergence:
                         self._compare_barriers(pc, lanes, other_pc, other_lanes)
 
     def _judge_exited_warps(self, rank: int, arrivals: list[tuple[int, LaneNumbers]]) -> None:
-        """Report whole warps that have gone around a barrier and exited."""
+        """Report whole warps that skipped a barrier and exited."""
         cluster = self._context.cluster
         if len(arrivals) == 1 and len(arrivals[0][1]) == cluster.block_threads:
             return  # all threads of the block arrived together
@@ -233,10 +233,12 @@ class Convergence:
                     self._report_skipped(skip)
 
     def _compare_barriers(self, pc: int, lanes: LaneNumbers, other_pc: int, other_lanes: LaneNumbers) -> None:
-        """Keep warps that left at a branch and meet the others at a later barrier: if (warp == 0) { bar.sync 0; } bar.sync 0;.
+        """Record warps that took another path at a branch and join the others at a later barrier.
 
-        Warps may well take different paths with as many barriers in each of them. If they have not, some of them will exit while others
-        still come to a barrier.
+            if (warp == 0) { bar.sync 0; } bar.sync 0;
+
+        Warps may take different paths with equally many barriers in each of them. If the numbers differ, some warps will exit
+        while others still arrive at a barrier.
         """
         lane = int(lanes[0])
         other = int(other_lanes[0])

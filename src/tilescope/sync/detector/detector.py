@@ -1,4 +1,4 @@
-"""The happens-before data-race detector of one cluster: it hears of every access and synchronization, and judges them.
+"""The happens-before data-race detector of one cluster: it receives every access and synchronization, and judges them.
 
         load, store, atomic    ──▶ accesses           ┐
         fences, flags          ──▶ fences             │     shadow: the last accesses of each cell
@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from tilescope.sync.detector.wgmma_order import WgmmaOrder
 
 
-RECORDED_COPIES = 100_000  # a run keeps records of no more
+RECORDED_COPIES = 100_000  # limit of records that a run stores
 
 
 class AtInstruction(Protocol):
@@ -219,7 +219,7 @@ class ClusterDetector:
         return handlers
 
     def _at_pc(self, judge: Handler) -> Handler:
-        """A handler that says first which instruction is judged."""
+        """A handler that first records which instruction is judged."""
         context = self.context
 
         def handle(event: AtInstruction) -> None:
@@ -329,7 +329,7 @@ class ClusterDetector:
             self._end_of_remote_accesses(rank, clock)
 
     def _end_cluster(self, event: ClusterEnd) -> None:
-        """All blocks have ended, and all copies have landed: keep the phases that completed before all their bytes came."""
+        """All blocks have exited and all copies have landed: record the phases that completed before all their bytes arrived."""
         context = self.context
         barriers = self.mbarriers.at if self._has_mbarriers else {}
         for address, barrier in barriers.items():

@@ -109,7 +109,7 @@ class Fences:
                 self._record_release(flags, fenced, addresses[is_fenced], self.epochs[scope], scope)
 
     def _observe_releases(self, word: _LaneWord, releases: Sequence[Release], access: AccessSemantics) -> None:
-        """A lane observes the releases at a word, the newest first; those that it knows already are skipped."""
+        """A lane observes the releases at a word, the newest first, and skips those that it has acquired already."""
         if not access.acquires:
             self._keep_observed(word.lane, releases, access)
             return

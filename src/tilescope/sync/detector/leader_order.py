@@ -70,7 +70,7 @@ class LeaderOrder(LockstepOrder):
         return {BarrierComplete: self._complete_barrier}
 
     def stale_values(self, load: Load) -> StaleValues:
-        """None: nobody waits for another block's word."""
+        """None: no block waits for another block's word."""
         if load.space != "shared":
             super().stale_values(load)
             is_own = self._lanes_of_first(load)
@@ -104,7 +104,7 @@ class LeaderOrder(LockstepOrder):
             self._leader.emit(replace(leader_store, held=_others(values), values=values, stored=None))
 
     def _lanes_of_first(self, event: Load | Store) -> Flags | None:
-        """Which lanes of an access to global memory are those of the first block of the grid; None: none, or nobody asks."""
+        """The lanes of an access to global memory that belong to the first block of the grid; None: none, or not requested."""
         if not self._is_first or not self._leader.is_heard:
             return None
         is_own: Flags = event.lanes < self._block_lanes

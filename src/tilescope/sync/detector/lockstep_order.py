@@ -69,7 +69,7 @@ class CopiedCells(NamedTuple):
 
 
 class MemoryTouched(NamedTuple):
-    """What some batches did to global memory, for a process that has not seen them run; by the first cell of a stretch."""
+    """Global-memory accesses of some batches, for a process that did not run them; by the first cell of a stretch."""
 
     cells: dict[int, CellsTouched]
     copied: list[CopiedCells]
@@ -119,10 +119,10 @@ class LockstepMemory:
         return table
 
     def add_copies(self, touches: Sequence[CopyTouch], first_thread: int) -> None:
-        """Bulk copies of a batch: nobody else may access the bytes that they write."""
+        """Bulk copies of a batch: no other thread may access the bytes that they write."""
         for touch in touches:
             if not len(touch.rows.starts) or not touch.rows.row_bytes:
-                continue  # a box that lies wholly outside its tensor
+                continue  # a box that is completely outside its tensor
             if not touch.is_write:
                 self._rows_read.setdefault((touch.rows.starts.tobytes(), touch.rows.row_bytes), touch.rows)
                 continue
@@ -167,7 +167,7 @@ class LockstepMemory:
                     raise OrderMattersError("a copy reads what the kernel writes")
 
     def _may_be_written(self, rows: Rows) -> bool:
-        """Whether somebody has written the array in which rows lie."""
+        """Whether the array that contains the rows was written."""
         low = int(rows.starts.min()) // self._cells.cell_bytes
         high = (int(rows.starts.max()) + rows.row_bytes) // self._cells.cell_bytes
         return self._cells.is_written_between(low, high) or any(
@@ -224,7 +224,7 @@ class LockstepOrder:
         }
 
     def stale_values(self, load: Load) -> StaleValues:
-        """None: nobody waits for another block's word."""
+        """None: no block waits for another block's word."""
         access = self._plain(load.access)
         if load.space == "shared":
             touch = self._touch_shared(load.lanes, load.places, load.size_bytes)
@@ -237,7 +237,7 @@ class LockstepOrder:
         return _NO_STALE_VALUES
 
     def passing_lanes(self, test: MbarrierTest) -> Flags:
-        """Never asked: kernels with mbarriers do not run in lockstep."""
+        """Never called: kernels with mbarriers do not run in lockstep."""
         raise OrderMattersError("an mbarrier")
 
     def _store(self, event: Store) -> None:
@@ -270,7 +270,7 @@ class LockstepOrder:
         return access
 
     def _touch_shared(self, lanes: LaneNumbers, places: Addresses, size_bytes: int) -> Touch | None:
-        """The cells of shared memory that lanes access; None if nobody asks."""
+        """The cells of shared memory that lanes access; None if not needed."""
         if self._facts is None:
             return None
         width = self._facts.shared_cell_bytes

@@ -1,4 +1,4 @@
-"""Tensor maps that a kernel edits in global memory: their changes are released and acquired by fences of their own proxy.
+"""Tensor maps that a kernel edits in global memory: fences of the tensormap proxy release and acquire their changes.
 
 tensormap.replace or st                 an edit, by the generic proxy
 fence.proxy.tensormap .release          releases the edits that happen before it …

@@ -5,8 +5,8 @@
     arrive, wait, copy   uses
     mbarrier.inval       every use has completed; from here on the bytes may hold anything
 
-A store over a live mbarrier is an error if somebody uses the mbarrier afterwards. If nobody does until the block ends, it is
-a warning.
+A store over a live mbarrier is an error if a thread uses the mbarrier afterwards. If none does until the block exits,
+it is a warning.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class MbarrierBytes:
             self._report("copy over barrier", self._live[word].init, now, word * BARRIER_BYTES)
 
     def end(self, rank: int) -> None:
-        """A block ends: report stores over its mbarriers that nobody has used since."""
+        """A block exits: report stores over its mbarriers that were not used since."""
         for word, barrier in self._live.items():
             place = word * BARRIER_BYTES
             if barrier.overwrite is not None and place // self._context.cluster.shared_stride == rank:

@@ -63,7 +63,7 @@ class MbarrierHistory:
     """
 
     column: int
-    count: int | None = None  # arrivals that complete a phase; None: nobody has initialised it
+    count: int | None = None  # arrivals that complete a phase; None before the init
     init: Side | None = None
     init_epoch: int = 0
     has_init_fence: bool = False  # fence.mbarrier_init of the thread that made it
@@ -72,7 +72,7 @@ class MbarrierHistory:
     phases: int = 0  # completed
     first_phase: int = 0  # completed before its init
     invalidated: Side | None = None  # by the last mbarrier.inval; None: there was none, or an init since
-    overwrite: Side | None = None  # the first store over it, as long as nobody has used it since
+    overwrite: Side | None = None  # the first store over it, as long as it was not used since
     arriving: VectorClock | None = None
     ended: VectorClock | None = None
     arriving_nearby: VectorClock | None = None  # what arrivals of the own block release, if scopes matter
@@ -178,7 +178,7 @@ class MbarrierHistory:
         self.late_arrivals[pc] = arrivals if earlier is None else earlier.without(arrivals.columns).union(arrivals)
 
     def spill(self, size_bytes: int, phase: int) -> None:
-        """A copy of a phase completed after the phase: too few bytes were expected. The first such phase is kept."""
+        """A copy of a phase completed after the phase: too few bytes were expected. The first such phase is recorded."""
         phase_bytes = self.spilled
         if phase_bytes is None:
             phase_bytes = self.last_bytes

@@ -260,7 +260,7 @@ class Mbarriers:
         clocks.acquire(lanes, clock)
 
     def _keep_narrow_release(self, pc: int, arrival: RemoteArrival, *, names_scope: bool) -> None:
-        """Remember what an arrival of another block, and this wait for it, order by the scope of one block alone."""
+        """Record an arrival of another block, and this wait for it, which are ordered only by block scope."""
         releases = self._context.narrow_releases
         before = releases.get((pc, self._context.pc))
         clock = join_clocks(None if before is None else before.clock, arrival.clock)

@@ -3,7 +3,8 @@
     block 0    atom.cta.add [sum], a        .cta: atomic for the threads of block 0
     block 1    atom.cta.add [sum], b        .cta: atomic for the threads of block 1, so the two race
 
-Most programs have .gpu scope for all of their strong accesses: then `ProgramFacts.scopes` is None, and nobody asks here.
+Most programs have .gpu scope for all of their strong accesses: then `ProgramFacts.scopes` is None, and this check is
+skipped.
 """
 
 from __future__ import annotations

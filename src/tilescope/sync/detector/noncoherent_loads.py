@@ -29,7 +29,7 @@ class Writer(NamedTuple):
 
 
 def judge_noncoherent_load(context: DetectorContext, stretch: Stretch, at: LaneCells, stamps: Stamps) -> None:
-    """Lanes load cells by ld.global.nc: nobody may have written them in this launch."""
+    """Lanes load cells by ld.global.nc: no thread may have written them in this launch."""
     table = stretch.table
     if table.noncoherent is None:
         table.noncoherent = NoncoherentReads(len(table.writes))
@@ -54,7 +54,7 @@ def judge_noncoherent_load(context: DetectorContext, stretch: Stretch, at: LaneC
 def judge_noncoherent_store(
     context: DetectorContext, stretch: Stretch, cells: CellNumbers, accessor: Accessor, writer: Writer
 ) -> None:
-    """Cells are written: nobody may have loaded them by ld.global.nc in this launch."""
+    """Cells are written: no thread may have loaded them by ld.global.nc in this launch."""
     reads = stretch.table.noncoherent
     if reads is None:
         return

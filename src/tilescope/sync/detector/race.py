@@ -114,7 +114,7 @@ class Correction(NamedTuple):
     number: str  # "the other parity", "128 arrivals"
     pc: int
     text: str  # the instruction with it
-    start: int  # in the text, in characters: what it stands in place of
+    start: int  # offset in the text, in characters, of what it replaces
     end: int
 
 
@@ -127,7 +127,7 @@ class Remedy(NamedTuple):
     gone: frozenset[Pcs]
     insertions: tuple[Insertion, ...] = ()
     corrections: tuple[Correction, ...] = ()
-    block: BlockIndex | None = None  # whose cluster was run alone; None: all of them
+    block: BlockIndex | None = None  # whose cluster ran separately; None: all of them
 
 
 @dataclass(slots=True)

@@ -5,7 +5,8 @@
     ld.acquire, atom.acquire            acquires the releases at the word
     a relaxed load, then fence          … at the fence
 
-A word keeps its releases, since each atomic on it continues the release sequence. The scope says who can acquire one.
+A word has all its releases, since each atomic on it continues the release sequence. The scope determines who can
+acquire one.
 
 Releases of a word are numbered. An atomic that acquires all releases of a word and then releases there includes them: whoever
 acquires its release need not visit the ones before. So a counter that 1,000 blocks increment costs each of them one acquire.

@@ -101,8 +101,8 @@ class StaleReads:
     def _may_be_stale(self, lane: int, before: Overwritten, size_bytes: int) -> bool:
         """Whether a load may execute before the last write: the lane has not loaded since, and the write may not have completed.
 
-        A strong load sees a write that is known to be over in time: the last block of a reduction, whose atomic counted all
-        others, needs no fence of its own to read their volatile words.
+        A strong load sees a write that happens-before it: the last block of a reduction, whose atomic counted all
+        others, needs no additional fence to read their volatile words.
         """
         number = self._context.number
         if before.value is None or len(before.value) != size_bytes or (number, lane) in before.seen_by:

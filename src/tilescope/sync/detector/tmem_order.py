@@ -309,7 +309,7 @@ class TmemOrder:
             self._report("tensor fence", self._side(other, before.pc), access, cell)
 
     def _is_freed_later(self, access: _Access, other: Actor, epoch: int) -> bool:
-        """Whether columns are freed after a load of them in time: a load that has its values needs no more than that."""
+        """Whether columns are freed after a load of them has completed: a load that has its values needs no more than that."""
         if access.now.how != "tcgen05.dealloc" or other.how != "ld":
             return False
         return int(self._context.clocks.time_known_to(access.lanes, other.column, EXECUTED).max()) >= epoch
@@ -324,7 +324,7 @@ class TmemOrder:
         return issued_epoch >= epoch
 
     def _is_fenced(self, access: _Access, other: Actor, epoch: int) -> bool:
-        """Whether the documented fences lie between; a warp that waited for its own access needs none."""
+        """Whether the documented fences are between the accesses; a warp that waited for its own access needs none."""
         if other.how != "core" and other.warp == int(access.lanes[0]) // WARP_LANES:
             return True
         at_fence = self._behind_fence.get(other.fenced)
@@ -452,7 +452,7 @@ class TmemOrder:
     def allocate(self, event: TmemAlloc) -> None:
         """tcgen05.alloc of a warp: the right to allocate, and the address that it leaves in shared memory.
 
-        The warp knows that address at once. Copies over it need no proxy fence: Triton's kernels have none.
+        The warp has that address at once. Copies over it need no proxy fence: Triton's kernels have none.
         """
         context = self._context
         lanes = event.lanes

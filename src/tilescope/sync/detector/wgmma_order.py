@@ -130,7 +130,7 @@ class WgmmaOrder:
     def _is_finished(self, warpgroup: int, product: Product, lanes: LaneNumbers) -> bool:
         """Whether the end of a wgmma happens before those of the lanes that are of its warpgroup.
 
-        Lanes forget nothing: what was known to them for the last instruction need not be looked up again.
+        Clocks of lanes only grow: whatever happened-before the last instruction need not be checked again.
         """
         finished = self._known.get(warpgroup)
         if finished is None or finished.lanes is not lanes or product.epoch > finished.epoch:

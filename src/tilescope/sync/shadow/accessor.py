@@ -41,7 +41,7 @@ class Threads:
         return self.vector == HAPPENS_BEFORE and self.clocks.is_common(self.lanes)
 
     def has_made(self, stamps: Stamps) -> bool:
-        """Whether each lane has made the accesses of its own cells, or a stamp for each lane, itself."""
+        """Whether each lane, or a stamp for each lane, has made the accesses to its own cells."""
         lanes = self.lanes if len(stamps) == len(self.lanes) else self.lanes.repeat(self.cells_of_lane)
         return len(stamps) == len(lanes) and bool((columns_of(stamps) == lanes).all())
 
@@ -77,7 +77,8 @@ class Threads:
 class Unit:
     """A copy or a tensor core, with the clock of its issuer, and what is visible to it.
 
-    By the async proxy it sees of threads what was fenced (`proxy` says where), of everything else what is known.
+    Through the async proxy it sees accesses of threads that were fenced (`proxy` has the place), and of everything else
+    what is ordered.
     """
 
     clocks: LaneClocks
@@ -95,16 +96,16 @@ class Unit:
 
     @property
     def settled(self) -> int:
-        """No bound: ask `are_ordered`."""
+        """No bound: use `are_ordered`."""
         return settled_end(0)
 
     @property
     def is_whole_cluster(self) -> bool:
-        """False: the clock is its issuer's alone."""
+        """False: the clock belongs only to its issuer."""
         return False
 
     def has_made(self, stamps: Stamps) -> bool:
-        """False: ask `are_ordered`."""
+        """False: use `are_ordered`."""
         return False
 
     def is_unit_ordered(self, column: int, epoch: int) -> bool:

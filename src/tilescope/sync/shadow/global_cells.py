@@ -44,7 +44,7 @@ class Stretch(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Some cells that lie in one stretch: their numbers in its table, and their positions among all (None: they are all)."""
+    """Some cells of one stretch: their numbers in its table, and their positions among all (None: they are all)."""
 
     stretch: Stretch
     cells: CellNumbers
@@ -68,13 +68,13 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LastWrites:
-    """The last writes alone, which a run keeps after its end."""
+    """Only the last writes, which a run keeps after its end."""
 
     cell_bytes: int
     stretches: tuple[Written, ...]
 
     def at(self, address: int) -> LastWrite | None:
-        """The last write of the byte at an address; None where nobody wrote it."""
+        """The last write of the byte at an address; None if it was never written."""
         cell = address // self.cell_bytes
         for first, stamps, clusters in self.stretches:
             place = cell - first
@@ -147,5 +147,5 @@ class GlobalCells:
 
 
 def read_slots(cluster: int, warps: CellNumbers) -> CellNumbers:
-    """The pair of slots in which readers of a cluster are kept."""
+    """The pair of slots for readers of a cluster."""
     return (cluster % 2 * 2 + warps % 2) * 2

@@ -7,7 +7,7 @@ Threads have numbers in their launch, from 1 on. An access is ordered before ano
 warp), if a barrier of the block (the warp) came between. Nothing orders blocks. Whatever is not ordered so raises OrderMattersError:
 the blocks run one after another instead, and the detector judges.
 
-Loads of a stretch that nobody has written wait in a list: arrays that a kernel only reads cost little.
+Loads of a stretch that was never written are only listed: arrays that a kernel only reads cost little.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_WAITING = 1 << 21  # loads of threads
 
 
 class OrderMattersError(Exception):
-    """What blocks do may depend on their order, or something is to be reported: they run one after another."""
+    """The result of blocks may depend on their order, or something is to be reported: they run one after another."""
 
 
 class BatchTimes:
@@ -163,7 +163,7 @@ class LockstepCells:
             atomics.pcs[last.cells] = last.pcs
 
     def find_unwritten(self, touch: Touch) -> bool:
-        """Whether nobody has written some of the cells."""
+        """Whether some of the cells were never written."""
         is_unwritten = self._stores.who[touch.cells] == 0
         if self._atomics is not None and is_unwritten.any():
             is_unwritten &= self._atomics.who[touch.cells] == 0
@@ -244,7 +244,7 @@ class LockstepCells:
         return self._is_written
 
     def copy(self, cells: CellNumbers, thread: int) -> None:
-        """A bulk copy of a thread writes cells: nobody has accessed them, and nobody may."""
+        """A bulk copy of a thread writes cells: no other thread has accessed them, and none may."""
         self._is_written = True
         self._put_waiting()
         if self._loads.who[cells].any() or self.is_any_written(cells):

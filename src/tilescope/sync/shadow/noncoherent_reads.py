@@ -1,4 +1,4 @@
-"""Reads by ld.global.nc of one stretch of global memory: the last one of each cell, whatever is written later.
+"""Reads by ld.global.nc of one stretch of global memory: the last one of each cell, which later writes do not clear.
 
 They wait in a list until somebody writes the stretch: arrays that a kernel only reads cost little.
 """

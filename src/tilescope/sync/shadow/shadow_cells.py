@@ -1,8 +1,8 @@
 """Shadow memory: the last write and the last reads of each cell.
 
-A cell is as wide as the narrowest access of the kernel. It keeps the stamp of its last write, and of the reads since: one slot for
-the first and one for the last lane of each warp that read it by one instruction, and one for each unit that reads by itself (the
-tensor cores of a warpgroup, bulk stores). A write clears the reads.
+A cell is as wide as the narrowest access of the kernel. It has the stamp of its last write, and of the reads since: one
+slot for the first and one for the last lane of each warp that read it by one instruction, and one for each unit that is
+not a thread (the tensor cores of a warpgroup, bulk stores). A write clears the reads.
 
 An atomic over a plain write keeps that write too: atomics of others may race with it, although not with the atomic.
 
@@ -60,7 +60,7 @@ class Accessor(Protocol):
         """Whether recorded accesses happen before this one; `places`: at which of its cells, None: at all."""
 
     def has_made(self, stamps: Stamps) -> bool:
-        """Whether each of its lanes has made the recorded accesses of its own cells, or a stamp for each lane, itself."""
+        """Whether each of its lanes, or a stamp for each lane, has made the recorded accesses to its own cells."""
 
 
 class Unordered(NamedTuple):
@@ -115,12 +115,12 @@ class ThreadReads(NamedTuple):
 
 
 class Clusters:
-    """Which cluster made each access of a table; as long as it is the same one, it is kept once."""
+    """The cluster that made each access of a table; stored once as long as it is the same one."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._shape = shape
-        self.first = 0  # the number of the first cluster that came; 0: none has
-        self._behind_first: ClusterNumbers | None = None  # how far the numbers lie behind that of the first one
+        self.first = 0  # the number of the first cluster; 0: none yet
+        self._behind_first: ClusterNumbers | None = None  # offset of the numbers from those of the first cluster
 
     def put(self, cells: Cells | tuple[Cells, CellNumbers | int], clusters: int | ClusterNumbers) -> None:
         """Accesses were made by a cluster, or by one for each of them."""
@@ -187,7 +187,7 @@ class ReadTable:
         return self._has_reads
 
     def has_none_of(self, cells: Cells) -> bool:
-        """Whether nobody has read cells since they were last written."""
+        """Whether no thread has read cells since they were last written."""
         return self._is_empty or not self._has_reads[cells].any()
 
     def forget(self, cells: Cells) -> None:
@@ -247,7 +247,7 @@ class CellTable:
         self._awaited_cells: Cells | None = (
             None  # all waiting reads are of these cells, each by its writer; None: not known
         )
-        self.noncoherent: NoncoherentReads | None = None  # None: nobody has read them by ld.global.nc
+        self.noncoherent: NoncoherentReads | None = None  # None: no thread has read them by ld.global.nc
 
     def last_writes(self, cells: Cells, cluster: int) -> Seen:
         """The last writes of cells, as somebody of a cluster finds them."""
@@ -300,7 +300,7 @@ class CellTable:
                 yield unordered
 
     def find_unwritten(self, cells: Cells) -> npt.NDArray[np.bool_]:
-        """Which cells nobody has written."""
+        """The cells that were never written."""
         return np.asarray(self.writes[cells] == 0)
 
     def write(self, cells: Cells, stamps: Stamps | int, cluster: int = 0) -> None:
@@ -348,7 +348,7 @@ class CellTable:
         self._newest_write = max(self._newest_write, after)
 
     def read_by_threads(self, reads: ThreadReads) -> None:
-        """Record reads; of lanes that share a pair of slots the first and the last one of an instruction are kept."""
+        """Record reads; for lanes that share a pair of slots, the first and the last one of an instruction."""
         self._waiting.append(reads)
         self._awaited_cells = None
         self._cells_waiting += len(reads.slots) * reads.at.each
@@ -425,7 +425,7 @@ class CellTable:
 
 
 def _is_known(newest: int, stamps: Stamps, accessor: Accessor) -> bool:
-    """Whether writes of its own cluster happen before an accessor, as far as one comparison can tell."""
+    """Whether writes of its own cluster happen before an accessor, as far as one comparison can decide."""
     if newest < accessor.settled:
         return True
     if not is_asynchronous(newest):

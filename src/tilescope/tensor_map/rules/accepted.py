@@ -25,7 +25,7 @@ from tilescope.tensor_map.samples import BYTES, H200, MATRIX
 
 SMEM_CAPACITY = rule(
     "smem-capacity",
-    "The shared memory of one copy fits the largest that a block can have.",
+    "The shared memory of one copy is at most the largest that a block can have.",
     argument="box",
     found="a copy of {smem_bytes} shared bytes ({rows} rows of {pitch_bytes})",
     limit="a block of {arch} has at most {most_bytes} bytes",
@@ -65,7 +65,7 @@ def _beyond_block(a: MapRecord) -> Iterator[Violation]:
 
 BOX_LARGER = rule(
     "box-larger",
-    "A box is no larger than the tensor; elements beyond its end are filled.",
+    "A box is not larger than the tensor; elements beyond the tensor are filled.",
     argument="box[{axis}]",
     found="box[{axis}] = {extent} over dims[{axis}] = {dim}",
     limit="the rest of the box is fill, and counts in the transaction",
@@ -83,7 +83,7 @@ BOX_LARGER = rule(
 def _larger_extents(a: TiledRecord) -> Iterator[Violation]:
     useful_extents = list(a.dims)  # what is worth copying
     if a.is_interleaved:
-        useful_extents[-2:-1] = a.box[-2:-1]  # one slice a copy, whatever the box says
+        useful_extents[-2:-1] = a.box[-2:-1]  # one slice per copy, for every box
     elif ROW_BITS % a.data_type.bits == 0:
         # rows are multiples of 16 bytes
         useful_extents[0] = rounded_up(useful_extents[0], ROW_BITS // a.data_type.bits)
@@ -95,7 +95,7 @@ def _larger_extents(a: TiledRecord) -> Iterator[Violation]:
 
 STORE_OVERRUN = rule(
     "store-overrun",
-    "Rows of the tensor end on a multiple of 16 bytes, if it is ever stored to.",
+    "Rows of a tensor that is stored to end at a multiple of 16 bytes.",
     argument="dims[0]",
     found="dims[0] = {elements} elements end {inside_bytes:g} bytes into a 16-byte piece",
     limit="a store or reduction also overwrites the {overwritten_bytes} bytes after the last element of each row",

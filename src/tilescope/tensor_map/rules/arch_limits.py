@@ -20,7 +20,7 @@ WIDE_128_ARCHITECTURES = architectures_with("im2col_wide_128")
 
 ARCH_TMA = rule(
     "arch-tma",
-    "The architecture has TMA and can make this kind of map: sm_90 on, im2col-wide from sm_100 on.",
+    "The architecture has TMA and supports this kind of map: sm_90 and later, im2col-wide from sm_100 on.",
     argument="arch",
     found="arch = {arch}",
     limit="a tensor map exists on {makers:, }",
@@ -72,7 +72,7 @@ def _unknown_type(a: MapRecord) -> Iterator[Violation]:
 
 ARCH_SWIZZLE = rule(
     "arch-swizzle",
-    "128B atom modes exist from sm_100 on, 96B on sm_103 alone.",
+    "The 128B modes with wider atoms exist from sm_100 on, 96B only on sm_103.",
     argument="swizzle",
     found="swizzle = {swizzle} on {arch}",
     limit="{arch} has {here:, }",
@@ -128,7 +128,7 @@ def _unknown_wide_mode(a: WideRecord) -> Iterator[Violation]:
 
 SWIZZLE_96B_INTERLEAVE = rule(
     "swizzle-96B-interleave",
-    "Swizzle 96B takes no interleave.",
+    "Swizzle 96B does not support interleave.",
     argument="swizzle",
     found="swizzle 96B with interleave {interleave}",
     limit="96B goes with interleave none",
@@ -147,7 +147,7 @@ def _interleaved_96b(a: MapRecord) -> Iterator[Violation]:
 
 SWIZZLE_96B = rule(
     "swizzle-96B",
-    "No driver call makes a 96B map; tensormap.replace does.",
+    "The driver cannot encode a 96B map; tensormap.replace can.",
     argument="swizzle",
     found="swizzle = 96B",
     limit="the driver has no enumerator for it",
@@ -175,7 +175,7 @@ class Restriction(NamedTuple):
 def cluster_restrictions(a: MapFacts) -> list[Restriction]:
     """Why loads through the map do not reach .shared::cluster on its architecture.
 
-    Restrictions of PTX ISA, "cp.async.bulk.tensor", on sm_120; that im2col::w does not assemble there says ptxas.
+    Restrictions of PTX ISA, "cp.async.bulk.tensor", on sm_120; ptxas shows that im2col::w does not assemble there.
     """
     restrictions = []
     if a.arch.name == "sm_120" and a.data_type.is_packed:

@@ -77,7 +77,7 @@ def _cut_rows(a: MapRecord) -> Iterator[Violation]:
 
 SWIZZLE_SPAN = rule(
     "swizzle-span",
-    "Without interleave, a row of the box is at most the swizzle's span.",
+    "Without interleave, a row of the box is not wider than the swizzle's span.",
     argument="{inner}",
     found="{inner} = {elements} elements x {element_bytes:g} bytes = {row_bytes} bytes",
     limit="swizzle {swizzle} takes a row of at most {span} bytes",
@@ -115,7 +115,7 @@ def _rows_beyond_span(a: MapRecord) -> Iterator[Violation]:
 
 ELEMENT_STRIDE_RANGE = rule(
     "element-stride-range",
-    "Every element stride is 1 to 8, that of dim 0 too.",
+    "Every element stride is 1 to 8, including that of dim 0.",
     argument="element_strides[{axis}]",
     found="element_strides[{axis}] = {number}",
     limit="1 to 8",

@@ -114,8 +114,8 @@ def nearest_coords(coord: int, step: int, direction: Direction) -> list[int]:
 
 INNER_COORDINATE = rule(
     "inner-coordinate",
-    "Without interleave, the inner coordinate lands on a multiple of 16 bytes of the row; for padded packed types on "
-    "a multiple of 128 values (64 for stores on sm_103).",
+    "Without interleave, the inner coordinate is at a multiple of 16 bytes of the row; for padded packed types at a "
+    "multiple of 128 values (64 for stores on sm_103).",
     argument="coords[0]",
     found="coords[0] = {elements} elements = {inner_bytes:.15g} bytes",
     limit="a multiple of {step} elements (16 bytes)",

@@ -62,7 +62,7 @@ def broken_by(copy: Copy) -> tuple[Violation, ...]:
 def require_legal(copy: Copy) -> None:
     """Raise the FaultError of what the chip answers; 715 where several faults apply, as on an H200.
 
-    A RuleError where no fault is known: the copy does something else than was asked, or no assembler lets it pass.
+    A RuleError if no fault is known: the copy does something else than intended, or no assembler accepts it.
     """
     violations = broken_by(copy)
     if not violations:
@@ -74,7 +74,7 @@ def require_legal(copy: Copy) -> None:
 
 REDUCE_TYPE = rule(
     "reduce-type",
-    "The reduction takes the map's data type.",
+    "The reduction supports the map's data type.",
     argument="reduce",
     found="{reduce} on {data_type}",
     limit="{reduce} takes {types:, }",
@@ -124,7 +124,7 @@ def _stored_four_bits(copy: Copy) -> Iterable[Violation]:
 _FLIPPING = MATRIX | {"swizzle": "128B_ATOM_32B_FLIP_8B", "arch": "sm_100"}
 FLIP_STORE = rule(
     "flip-store",
-    "Swizzle 128B_ATOM_32B_FLIP_8B serves loads alone: no store, scatter4 or reduction goes through it.",
+    "Swizzle 128B_ATOM_32B_FLIP_8B supports only loads, not stores, scatter4 or reductions.",
     argument="swizzle",
     found="a {instruction} under swizzle {swizzle}",
     limit="shared memory with flipped halves can only be loaded to",
@@ -148,7 +148,7 @@ def _flipped_store(copy: Copy) -> Iterable[Violation]:
 
 PACKED_LOAD = rule(
     "packed-load",
-    "A 16u6_align16b map that serves stores alone is not loaded through.",
+    "A 16u6_align16b map that is valid only for stores is not used for loads.",
     argument="data_type",
     found="a load with {reasons: and }",
     limit="only a store takes that",
@@ -177,7 +177,7 @@ def _loaded_store_map(copy: Copy) -> Iterable[Violation]:
 _GATHER = MATRIX | {"arch": "sm_100"} | copied("load", 0, 5, 3, 9, 7, rows4=True)
 GATHER_MAP = rule(
     "gather-map",
-    "gather4 and scatter4 take a tiled map of rank 2, one box row and no interleave.",
+    "gather4 and scatter4 need a tiled map of rank 2 with one box row and without interleave.",
     argument="dims",
     found="a {subject} map of rank {rank}",
     limit="{instruction} takes a tiled map of rank 2",
@@ -250,8 +250,8 @@ def _without_gather(copy: Copy) -> Iterable[Violation]:
 _MULTICAST = PADDED | copied("load", 0, 0, cluster=True)
 CLUSTER_COPY = rule(
     "cluster-copy",
-    "On sm_120, packed types, atom modes, im2col::w and gather4 are loaded to .shared::cta alone: a multicast, which goes to "
-    ".shared::cluster, has none of them.",
+    "On sm_120, packed types, atom modes, im2col::w and gather4 are loaded only to .shared::cta, so they cannot be "
+    "multicast to .shared::cluster.",
     argument="{restricted}",
     found="{reason} to .shared::cluster on {arch}",
     limit="it is loaded to .shared::cta alone there",

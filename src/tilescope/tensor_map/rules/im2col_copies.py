@@ -15,8 +15,8 @@ from tilescope.tensor_map.samples import H200, IMAGES, PTX_COPY, WIDE, copied
 
 OFFSETS_RANGE = rule(
     "offsets-range",
-    "im2col offsets are 0 to 65535, 255, 31 for rank 3, 4, 5, one for each of W, H, D; an im2col-wide halo is below 512 "
-    "(32 in mode W128), its offset below 32. Stores and tiled copies have none.",
+    "im2col offsets are 0 to 65535, 255 or 31 for rank 3, 4 or 5, one for each of W, H and D. An im2col-wide halo is "
+    "below 512 (32 in mode W128), its offset below 32. Stores and tiled copies have no offsets.",
     argument="offsets[{axis}]",
     found="offsets[{axis}] = {offset}",
     limit="0 to {most} here",
@@ -86,7 +86,7 @@ def _offsets_out_of_range(offsets: tuple[int, ...], ends: tuple[int, ...]) -> It
 
 IM2COL_STORE = rule(
     "im2col-store",
-    "An im2col store has lower corners of at least 0 and upper corners of at most 0.",
+    "An im2col store has lower corners of 0 or more and upper corners of 0 or less.",
     argument="lower_corner",
     found="corners {lower_corner} and {upper_corner}",
     limit="im2col_no_offs stores need lower corners >= 0 and upper corners <= 0",
@@ -129,7 +129,7 @@ IM2COL_BASE = rule(
 )
 WIDE_BASE = rule(
     "wide-base",
-    "The base pixel of an im2col-wide copy may be left of the bounding box, never right of it.",
+    "The base pixel of an im2col-wide copy may be to the left of the bounding box, but not to the right of it.",
     argument="coords[{axis}]",
     found="coords[{axis}] = {coord}",
     limit="the bounding box runs from {lowest} to {highest}, and the copy starts in it or left of it",
@@ -155,7 +155,7 @@ def _bases_outside(copy: Copy, a: ColumnFacts) -> Iterator[Violation]:
     wording = WIDE_BASE if is_wide else IM2COL_BASE
     for axis, lowest, upper in a.corners:
         place = copy.coords[axis]
-        highest = a.dims[axis] - 1 + upper  # an im2col-wide offset moves both alike
+        highest = a.dims[axis] - 1 + upper  # an im2col-wide offset moves both in the same way
         if place > highest or (place < lowest and not is_wide):
             taken = nearest(place, lowest, highest)
             yield wording.violation(

@@ -44,7 +44,7 @@ def _signed(bits: int) -> _Range:
 
 
 def _im2col_range(rank: int) -> _Range:
-    """Of 16, 8 or 5 signed bits for rank 3, 4, 5; a rank that no map has is told by another rule."""
+    """Of 16, 8 or 5 signed bits for rank 3, 4, 5; another rule reports an invalid rank."""
     return _signed(CORNER_BITS.get(rank, CORNER_BITS[LEAST_IM2COL_RANK]))
 
 
@@ -53,7 +53,7 @@ _WIDE_RANGE = _signed(WIDE_CORNER_BITS)
 
 CORNER_RANGE = rule(
     "corner-range",
-    "Corners fit 16, 8 or 5 signed bits for rank 3, 4, 5.",
+    "Corners fit into 16, 8 or 5 signed bits for rank 3, 4 or 5.",
     argument="{end}[{axis}]",
     found="{end}[{axis}] = {corner}",
     limit="{low} to {high} for rank {rank}",
@@ -95,7 +95,7 @@ def _corners_out_of_range(a: Im2colRecord) -> Iterator[Violation]:
 
 BOUNDING_BOX = rule(
     "bounding-box",
-    "The bounding box holds at least one pixel in each spatial dim: dim + upper - lower >= 1.",
+    "The bounding box contains at least one pixel in each spatial dim: dim + upper - lower >= 1.",
     argument="upper_corner[{place}]",
     found="dims[{axis}] + upper - lower = {extent} + {upper} - {lower} = {pixels} pixels",
     limit="the bounding box has at least 1 pixel in every spatial dim",
@@ -229,7 +229,7 @@ def _pixels_out_of_range(a: ColumnRecord) -> Iterator[Violation]:
 
 WIDE_CORNER = rule(
     "wide-corner",
-    "The width corners fit 16 signed bits.",
+    "The width corners fit into 16 signed bits.",
     argument="{end}",
     found="{end} = {corner}",
     limit="{low} to {high}",
@@ -254,7 +254,7 @@ def _widths_out_of_range(a: WideRecord) -> Iterator[Violation]:
 
 WIDE_BOUNDING_BOX = rule(
     "wide-bounding-box",
-    "The bounding box holds at least one pixel along W: dims[1] + upper - lower >= 1.",
+    "The bounding box contains at least one pixel along W: dims[1] + upper - lower >= 1.",
     argument="upper_width",
     found=BOUNDING_BOX.found,
     limit=BOUNDING_BOX.limit,
@@ -288,7 +288,7 @@ def _empty_wide_bounding_box(a: WideRecord) -> Iterator[Violation]:
 
 WIDE_SWIZZLE = rule(
     "wide-swizzle",
-    "An im2col-wide map is swizzled 64B, 128B or 128B_ATOM_32B, or in mode W 96B.",
+    "An im2col-wide map has swizzle 64B, 128B or 128B_ATOM_32B, or in mode W 96B.",
     argument="swizzle",
     found="swizzle = {swizzle} in mode {mode}",
     limit="64B, 128B or 128B_ATOM_32B; 96B in mode W",

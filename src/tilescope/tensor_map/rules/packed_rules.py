@@ -1,4 +1,4 @@
-"""The packed 4- and 6-bit types: rows, alignment, swizzles, and what serves stores alone.
+"""The packed 4- and 6-bit types: rows, alignment, swizzles, and maps that are valid only for stores.
 
 16u4_align8b     dense everywhere
 16u4_align16b    4 bits spread out in shared memory to a byte a value; loads only
@@ -58,7 +58,7 @@ def _cut_packed_rows(a: MapRecord) -> Iterator[Violation]:
 
 PACKED_ROW = rule(
     "packed-row",
-    "The padded packed types take rows of exactly 128 values (stores of 16u6_align16b on sm_103 also 64).",
+    "Rows of the padded packed types have exactly 128 values (for stores of 16u6_align16b on sm_103 also 64).",
     argument="{inner}",
     found="{inner} = {elements} values",
     limit="exactly {allowed: or } values with {data_type}",
@@ -91,7 +91,7 @@ def _other_packed_rows(a: MapRecord) -> Iterator[Violation]:
 
 PACKED_INTERLEAVE = rule(
     "packed-interleave",
-    "16u6_align16b takes no interleave.",
+    "16u6_align16b does not support interleave.",
     argument="interleave",
     found="interleave = {interleave} with 16u6_align16b",
     limit="16u6_align16b takes no interleave",
@@ -104,7 +104,7 @@ PACKED_INTERLEAVE = rule(
 )
 PACKED_INTERLEAVE_UNKNOWN = rule(
     "packed-interleave-unknown",
-    "Whether 16u4_align16b takes an interleave is nowhere written.",
+    "It is not documented whether 16u4_align16b supports interleave.",
     argument="interleave",
     found="interleave = {interleave} with 16u4_align16b",
     limit="the documentation neither allows nor forbids it",
@@ -128,8 +128,8 @@ def _interleaved_four_bits(a: MapRecord) -> Iterator[Violation]:
 
 PACKED_SWIZZLE = rule(
     "packed-swizzle",
-    "The padded packed types take swizzle none, 128B, 128B_ATOM_32B; stores of 16u6_align16b also 128B_ATOM_64B, "
-    "and on sm_103 64B.",
+    "The padded packed types support swizzle none, 128B and 128B_ATOM_32B; stores of 16u6_align16b also "
+    "128B_ATOM_64B, and on sm_103 64B.",
     argument="swizzle",
     found="swizzle = {swizzle} with {data_type}",
     limit="{data_type} takes {swizzles:, }",
@@ -162,7 +162,7 @@ def _other_packed_swizzles(a: MapRecord) -> Iterator[Violation]:
 
 
 def store_only_reasons(a: MapFacts) -> tuple[str, ...]:
-    """Why a map of 16u6_align16b serves stores alone; empty when it can be loaded through."""
+    """Why a map of 16u6_align16b is valid only for stores; empty if it can be used for loads."""
     if a.data_type.name != SIX_BIT_TYPE:
         return ()
     reasons = []
@@ -189,8 +189,8 @@ def _beyond_loads(a: MapFacts) -> Iterator[str]:
 
 PACKED_STORE_ONLY = rule(
     "packed-store-only",
-    "A 16u6_align16b map that is loaded through keeps the limits of loads: rows of 128 values, 32-byte alignment, "
-    "swizzle none, 128B or 128B_ATOM_32B.",
+    "A 16u6_align16b map that is used for loads keeps their limits: rows of 128 values, 32-byte alignment, swizzle "
+    "none, 128B or 128B_ATOM_32B.",
     argument="data_type",
     found="16u6_align16b with {reasons: and }",
     limit="only stores take that",

@@ -124,7 +124,7 @@ INTERLEAVE_RANK = rule(
 
 
 def _without_channel_slices(a: TiledRecord) -> Iterator[Violation]:
-    """A map with too few dimensions; the cure adds some of extent 1, whose strides no copy uses."""
+    """A map with too few dimensions; the fix adds some of extent 1, whose strides no copy uses."""
     missing = LEAST_INTERLEAVED_RANK - a.rank
     ones = (1,) * missing
     reach_bytes = a.strides_bytes[-1] * a.dims[-1] if a.strides_bytes else a.row_bytes
@@ -262,7 +262,7 @@ _FAR_STRIDE = "Use several maps, each with strides below 2^40 bytes."
 
 
 def _stride_fix(a: MapRecord, axis: int) -> str | None:
-    """The fix of a stride that padding does not cure; None where padding does."""
+    """The fix of a stride that padding does not fix; None where padding does."""
     if a.dims[axis + 1] == 1:
         return _STRIDE_OF_ONE
     if a.strides_bytes[axis] < 0:
@@ -335,7 +335,7 @@ def _strides_out_of_range(a: MapRecord) -> Iterator[Violation]:
 
 STRIDE_OVERLAP = rule(
     "stride-overlap",
-    "Each stride steps over the whole of the dimensions with smaller strides: no two indices share bytes.",
+    "Each stride is at least the extent of the dimensions with smaller strides, so that no two indices share bytes.",
     argument="strides_bytes[{axis}]",
     found="strides_bytes[{axis}] = {stride} bytes, less than the {reach} bytes that one index covers: neighbours share bytes",
     limit="loads work; a store through such a map races with itself",

@@ -1,4 +1,4 @@
-"""The arguments that frameworks print when the driver refuses a map, or when they are asked to show their maps.
+"""The arguments that frameworks print when the driver refuses a map, or when they print all their maps.
 
     CUTLASS, flash-attention, TileLang                    Triton
     TMA Desc Addr:   0x7ffd7d2800c0                       Failed to create tensor map descriptor: invalid argument
@@ -19,10 +19,10 @@
                                                           Making TMA desc: global memory: 7168 4096, shared memory: 64 128,
                                                           outer stride: 7168, swizzle: 128, elem size: 1
 
-All print the driver's numbers, innermost first; names such as CU_TENSOR_MAP_SWIZZLE_128B may stand for them. They differ
-in the strides: CUTLASS prints five, TileLang one for each dimension, and both begin with the innermost, which the driver
-is not told; the others print what they pass (DeepGEMM in elements). Entries beyond the rank mean nothing. `TMA Desc Addr`
-is where the map itself lies; the number or the words behind the error are the driver's answer, a CUresult.
+All print the driver's numbers, innermost first, or names such as CU_TENSOR_MAP_SWIZZLE_128B. They differ in the
+strides: CUTLASS prints five, TileLang one for each dimension, and both begin with the innermost, which is not passed to
+the driver; the others print what they pass (DeepGEMM in elements). Entries beyond the rank have no meaning. `TMA Desc
+Addr` is the address of the map itself; the number or the words after the error are the driver's result, a CUresult.
 
 A log is read line by line, however long it is.
 """
@@ -53,7 +53,7 @@ _DUMP_LINES = 60  # from the first line of a dump to its last, with the lines th
 _SAMPLE = "elemType=6 rank=2 elemSize=2 swizzle=3\nshape=[1024, 1024]\nstrides=[2048]\nblockSize=[64, 128]"
 ARGUMENT_DUMP = rule(
     "argument-dump",
-    "A dump of arguments names at least the extents of the tensor and of its box.",
+    "A dump of arguments contains at least the extents of the tensor and of the box.",
     argument="text",
     found="no arguments of a tensor map",
     limit="the arguments that a framework prints or passes to the driver, or JSON",
@@ -90,7 +90,8 @@ _SPELLINGS = {
     "upper_corner": ("pixelBoxUpperCorner", "pixelBoxUpper"),
 }
 NAMES = {spelling: argument for argument, spellings in _SPELLINGS.items() for spelling in spellings}
-# Common words that are names in one way of writing alone: Triton's shape=[…]; in the dumps of TensorRT-LLM and DeepGEMM, Shape: 64 16.
+# Common words that are names in only one format: Triton's shape=[…]; in the dumps of TensorRT-LLM and DeepGEMM, Shape:
+# 64 16.
 _WITH_EQUALS = ("shape", "strides", "rank", "fill")
 _WITH_COLON = (
     "tmaFormat",
@@ -127,10 +128,10 @@ LISTS = (
     "lower_corner",
     "upper_corner",
 )
-_BOX_NAMES = {"box", "channels_per_pixel", "pixels_per_column"}  # one of them tells what a copy brings
+_BOX_NAMES = {"box", "channels_per_pixel", "pixels_per_column"}  # one of them determines the bytes of a copy
 _OF_DEEP_GEMM = ("strides_elements", "swizzle_base", "element_bytes", "element_bytes_of_fork")
 _UNSWIZZLED_BYTES = 16  # DeepGEMM names a swizzle by its width; up to this it is none
-_TYPE_OF_BYTES = {1: "uint8", 2: "bfloat16", 4: "float32", 8: "float64"}  # where a dump has the size alone
+_TYPE_OF_BYTES = {1: "uint8", 2: "bfloat16", 4: "float32", 8: "float64"}  # if a dump has only the size
 
 _START = re.compile(
     r"TMA Desc Addr|Failed to create (?:im2col )?tensor map|tensorDataType\b|tmaFormat:|TMA descriptor creation:|Making (?:\dD )?TMA desc:"
@@ -152,7 +153,7 @@ _PAIR = re.compile(
 
 
 def is_dump(text: str) -> bool:
-    """Whether the text has a line of a dump, or speaks of one."""
+    """Whether the text has a line of a dump, or mentions one."""
     return _FIRST.search(text) is not None or re.search("Triton Error|TMA desc|cuTensorMapEncode", text) is not None
 
 
@@ -186,7 +187,7 @@ def maps_in(lines: Iterable[tuple[int, str]]) -> Iterator[MapArguments]:
 
 @dataclass
 class _Dump:
-    """What was read of one dump; the first mention of a name counts."""
+    """The values read from one dump; the first occurrence of a name counts."""
 
     arguments: dict[str, Argument] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)  # the framework's
@@ -202,7 +203,7 @@ class _Dump:
         return not self.arguments and self.result is None
 
     def ends_before(self, piece: str) -> bool:
-        """Whether the piece belongs to the next dump: it starts one, or says again what this one has said."""
+        """Whether the piece belongs to the next dump: it starts one, or repeats a name of this one."""
         if self.lines > _DUMP_LINES:
             return True
         has_dims = "dims" in self.arguments
@@ -241,7 +242,7 @@ class _Dump:
                 yield name, value
 
     def maps(self) -> Iterator[MapArguments]:
-        """The map that the dump describes; none where it does not say enough to be one."""
+        """The map that the dump describes; None if the dump is incomplete."""
         if "dims" not in self.arguments or not self.arguments.keys() & _BOX_NAMES:
             return
         arguments = dict(self.arguments)
@@ -267,7 +268,7 @@ class _Dump:
 
 
 class _ElementSize(NamedTuple):
-    """The size of an element, where a dump gives one beside its type or instead of it, and under which name."""
+    """The size of an element, if a dump has one besides its type or instead of it, and its name there."""
 
     size_bytes: int  # 0: the dump gives none
     said_by: str
@@ -339,7 +340,7 @@ def _name_of(kind: type[DriverRow], spelling: str) -> str | None:
 
 
 def cut_to_rank(arguments: dict[str, Argument]) -> None:
-    """Leave out the entries beyond the rank, and the innermost stride, which the driver is not told."""
+    """Drop the entries beyond the rank, and the innermost stride, which is not passed to the driver."""
     dims = _entries(arguments, "dims")
     used = len(dims)
     if "all_strides" in arguments:

@@ -16,7 +16,7 @@ from tilescope.tensor_map.map_arguments import MapArguments
 class DistinctMaps:
     """Maps that a text mentions, each once, with all the lines that mention it.
 
-    Two mentions are of one map if its arguments are the same, and what the driver said of it.
+    Two entries are the same map if their arguments and the driver's results are equal.
 
     >>> mentioned = DistinctMaps()
     >>> for line, extent in ((3, 64), (7, 128), (9, 64)):

@@ -1,4 +1,4 @@
-"""What a dump says beside the arguments of a map: where the map itself lies, and what the driver answered.
+"""Values of a dump besides the arguments of a map: the address of the map itself, and the driver's result.
 
 driver's answer           rules             what follows
 1, invalid value          one is broken     that rule is the reason
@@ -23,7 +23,7 @@ _INVALID_VALUE = 1
 _NO_CONTEXT = 201
 _FAULTED = range(700, 720)  # what a kernel leaves behind for every later call
 _NOT_SUPPORTED = 801
-# What the driver answers, by its CUresult: what we call it, and how a dump may say it.
+# The driver's results by CUresult: our name, and how a dump may spell it.
 _RESULTS = {
     _INVALID_VALUE: ("invalid value", "invalid argument", "invalid_value"),
     700: ("illegal address", "illegal memory access", "illegal_address"),
@@ -44,7 +44,8 @@ _SOUND = _SAID.format(_DUMP.format(at="0x7ffd7d2800c0", result=0))
 
 DRIVER_RESULT = rule(
     "driver-result",
-    "The driver's answer, where a dump has it, is 0; what another answer says depends on whether a rule is broken.",
+    "If a dump contains the driver's result, it is 0. The meaning of another result depends on whether a rule is "
+    "broken.",
     argument="tensor_map",
     found="the driver answered {result}[[, {words}]]",
     limit="0 is success; no rule explains this answer",
@@ -103,7 +104,8 @@ MAP_ADDRESS = rule(
 )
 DUMP_TYPE = rule(
     "dump-type",
-    "A dump says the type of the elements; where it has their size alone, a type of that size is checked.",
+    "A dump contains the type of the elements. If it contains only their size, the map is checked with a type of that "
+    "size.",
     argument="data_type",
     found="the dump does not say the type",
     limit="{type_from} says {element_bytes:byte} an element, and most rules ask for no more",
@@ -136,16 +138,16 @@ def answer_code(words: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class DriverAnswer:
-    """Where the map lies (`TMA Desc Addr`) and what the driver answered; None for what a dump does not say."""
+    """The address of the map (`TMA Desc Addr`) and the driver's result; None for a value that a dump lacks."""
 
     map_address: int | None = None
     result: int | None = None
-    type_from: str = ""  # what told the size of an element, where the dump does not say the type
+    type_from: str = ""  # the source of an element's size, if the dump lacks the type
     element_bytes: int = 0
 
     @property
     def is_misaligned(self) -> bool:
-        """Whether the map itself lies where copies through it fault."""
+        """Whether copies fault because of the map's own address."""
         return self.map_address is not None and self.map_address % MAP_ALIGNMENT_BYTES != 0
 
     def violations(self, violations: Sequence[Violation], address: object) -> Iterator[Violation]:

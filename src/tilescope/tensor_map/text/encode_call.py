@@ -7,9 +7,9 @@
     cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16,        [cuda.cuuint64_t(2 * K)], …)
         2, ptr, globalDim, globalStrides, boxDim, …);
 
-C++ is turned into Python where the two differ: {64, 128} becomes (64, 128), casts and suffixes go, :: becomes a dot. Names are
-looked up in the text, the nearest definition before the call; sums, products and shifts of them are worked out. Nothing is
-run. The address is left out where it is a pointer that only the program knows.
+C++ is converted to Python where the two differ: {64, 128} becomes (64, 128), casts and suffixes are dropped, :: becomes
+a dot. Names are looked up in the text, using the nearest definition before the call; their sums, products and shifts
+are evaluated. No code is run. The address is omitted if it is a pointer that only the program knows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CALL_SAMPLE = (
 )
 ENCODE_CALL = rule(
     "encode-call",
-    "A pasted call of the driver has all its arguments: numbers, or names that the text defines.",
+    "A pasted call of the driver has all its arguments, as numbers or as names that the text defines.",
     argument="text",
     found="{written} in {parameter}: the text does not define it",
     limit="numbers, or names that the text defines",
@@ -104,7 +104,7 @@ _COMMENT = re.compile(
 _DEFINE = re.compile(r"^[ \t]*#\s*define\s+(\w{1,80})[ \t]+([^\n]{1,300})", re.MULTILINE)
 _DEFINITION = re.compile(r"\b([A-Za-z_]\w{0,80})\s{0,9}(?:\[([^\]\n]{0,80})\]\s{0,9})?(?:=\s{0,9}(?!=)|(?=\{))")
 _VALUE = re.compile(r"(?:\([^()\n]{0,200}\)|[^;,\n()]){1,300}")
-_INDEX = re.compile("[0-7]")  # of an entry that is set alone
+_INDEX = re.compile("[0-7]")  # of an entry that is set separately
 _INTEGER_TYPE = r"(?:cuuint(?:32|64)_t|u?int\d{0,2}(?:_t)?|size_t)"
 
 
@@ -212,7 +212,7 @@ def _calls(text: str) -> Iterator[_Call]:
 def _arguments(call: _Call, names: _Names) -> dict[str, Argument]:
     kind, parameters = _SIGNATURES[call.function]
     written = call.arguments
-    if len(written) == len(parameters) + 1 or written[0].startswith("&"):  # C++ is told where the map goes
+    if len(written) == len(parameters) + 1 or written[0].startswith("&"):  # C++ passes the destination of the map
         written = written[1:]
     if len(written) != len(parameters):
         raise _CUT_CALL.error(
@@ -253,11 +253,11 @@ def _parameter_called(keyword: str) -> str:
 
 
 class _Definition(NamedTuple):
-    """What the text says of a name."""
+    """The value of a name in the text."""
 
     place: int
     name: str
-    entry: str | None  # of an array, where one is set alone: dim[0] = 64
+    entry: str | None  # of an array, one entry at a time: dim[0] = 64
     value: str
 
 
@@ -282,7 +282,9 @@ class _Names:
             return _integer(value, written, parameter)
         if isinstance(value, str):
             raise _UNDEFINED_LIST.error(parameter=parameter, written=shortened(value, _SHOWN), name=value)
-        return value if isinstance(value, tuple) else (value,)  # (64) stands for {64}, of which Python makes no list
+        return (
+            value if isinstance(value, tuple) else (value,)
+        )  # (64) may mean {64}, but Python does not make it a tuple
 
     def find_undefined(self, parameter: str, written: str, error: RuleError) -> list[Violation]:
         """All that the text does not define of an argument; each name is reported once for the whole call."""
@@ -311,7 +313,7 @@ class _Names:
         return row_name(TABLES[parameter], code if isinstance(code, int) else str(code))
 
     def _value(self, written: str, parameter: str) -> Argument:
-        """What an expression is: an integer, a tuple of integers, or a name that the text does not define."""
+        """The value of an expression: an integer, a tuple of integers, or a name that the text does not define."""
         plain = written
         for pattern, replacement in _TO_PYTHON:
             plain = pattern.sub(replacement, plain)
@@ -373,7 +375,7 @@ class _Names:
         return _integer(self._evaluate(tree, parameter), ast.unparse(tree), parameter)
 
     def _resolve_name(self, name: str, parameter: str) -> Argument:
-        """What a name is: its nearest definition before the call, else the first after it; else the name itself."""
+        """The value of a name: its nearest definition before the call, else the first after it; else the name itself."""
         if name not in self._known:
             about_it = [definition for definition in self._definitions if definition.name == name]
             full_definitions = [definition for definition in about_it if definition.entry is None]
@@ -389,7 +391,7 @@ class _Names:
             }
             for place, written in sorted(entries.items()):  # dim[0] = 64; dim[1] = 8;
                 listed = value if isinstance(value, tuple) else ()
-                ones = (1,) * (place - len(listed))  # of entries that nobody set
+                ones = (1,) * (place - len(listed))  # of entries that are not set
                 number = _integer(self._value(written, parameter), written, parameter)
                 value = (*listed[:place], *ones, number, *listed[place + 1 :])
             self._known[name] = value
@@ -425,7 +427,7 @@ def _definitions(text: str) -> Iterator[_Definition]:
 
 
 def _split(text: str, opening: int, most: int) -> list[str]:
-    """What stands between a bracket and its partner, cut at the commas between; of `most` characters."""
+    """The text between a bracket and its partner, cut at the commas between; of `most` characters."""
     pieces: list[str] = []
     depth = 0
     start = opening + 1

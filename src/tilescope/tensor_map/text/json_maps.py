@@ -20,7 +20,7 @@ from tilescope.tensor_map.text.distinct_maps import drop_duplicates
 
 ARGUMENT_JSON = rule(
     "argument-json",
-    "Arguments in JSON are one object, by name.",
+    "Arguments in JSON are one object with an entry for each named argument.",
     argument="json",
     found="a {type}",
     limit="a map is one JSON object",

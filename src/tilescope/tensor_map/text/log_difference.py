@@ -24,9 +24,9 @@ from tilescope.value import Value
 
 @dataclass(frozen=True, slots=True)
 class ChangedMap(Value):
-    """Maps of one log that the other has with other arguments, all changed alike."""
+    """Maps of one log that the other has with other arguments, all with the same change."""
 
-    map: str  # as the one log has it, in short
+    map: str  # as in the one log, in short
     one_lines: tuple[int, ...]
     other_lines: tuple[int, ...]  # as many, in the same order
     arguments: tuple[MapDifference, ...]
@@ -70,7 +70,7 @@ class MapLogDiff(Value):
 
     @classmethod
     def of(cls, one: MapLog, other: MapLog) -> MapLogDiff:
-        """Compare the maps of two logs, whatever their order."""
+        """Compare the maps of two logs in any order."""
         ones, others = _by_arguments(one), _by_arguments(other)
         in_both = 0
         rest_of_one: list[_Mention] = []
@@ -121,7 +121,7 @@ def _entries(held: LoggedMap) -> dict[str, str]:
 
 
 def _pairs(ones: list[_Mention], others: list[_Mention]) -> Iterator[tuple[_Mention | None, _Mention | None]]:
-    """Maps of the same kind next to each other, in the order of their logs; None where a log has no more."""
+    """Maps of the same kind next to each other, in the order of their logs; None if a log has no more."""
     for kind in sorted({mention.held.map_kind for mention in (*ones, *others)}):
         of_one = sorted((mention for mention in ones if mention.held.map_kind == kind), key=_line)
         of_other = sorted((mention for mention in others if mention.held.map_kind == kind), key=_line)
@@ -133,7 +133,7 @@ def _line(mention: _Mention) -> int:
 
 
 def _changed_maps(pairs: Iterable[tuple[_Mention, _Mention]]) -> Iterator[ChangedMap]:
-    """Pairs of maps as what changed, those together that changed alike."""
+    """Pairs of maps, grouped by their change."""
     groups: dict[tuple[str, tuple[MapDifference, ...]], list[tuple[int, int]]] = defaultdict(list)
     for first, second in pairs:
         differences = differing(first.entries, second.entries)

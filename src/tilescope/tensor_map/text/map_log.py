@@ -4,8 +4,8 @@
     line 9    the same at another address                               accepted ─┘  x 2, lines 3 and 9
     line 38   tiled 4096 x 4096 bfloat16, box 128 x 128, swizzle 128B   refused      swizzle-span
 
-Maps are equal where all arguments but the global address are, and the rules say the same of them. The violations of
-accepted maps are those of the first: a remark may name its address.
+Maps are equal if all arguments but the global address are, and if they break the same rules. The violations of accepted
+maps are those of the first: a remark may name its address.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LINES_LISTED = 10
 
 @dataclass(frozen=True, slots=True)
 class LoggedMap(Value):
-    """A map of a log: the lines that hold it, its arguments, and what the rules say of it.
+    """A map of a log: the lines that contain it, its arguments, and its violations.
 
     >>> log = MapLog.of(MapSource.read(b'{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [512]}'))
     >>> log.maps[0].line, log.maps[0].verdict, log.maps[0].map
@@ -38,7 +38,7 @@ class LoggedMap(Value):
     _derived: ClassVar[tuple[str, ...]] = ("line", "times", "map")
 
     verdict: MapVerdict  # "not understood": a name that no table has, or an argument of the wrong type
-    lines: tuple[int, ...]  # on which it begins, from 1; several where the log has it several times
+    lines: tuple[int, ...]  # on which it begins, from 1; several if the log repeats it
     map_kind: str  # "tensor_map", "im2col_map" or "im2col_wide_map"
     arguments: Mapping[str, Any] = field(hash=False)  # by name; the address in hexadecimal, that of the first line
     addresses: tuple[int, ...] = hex_field()  # the different global addresses, in the order of the log
@@ -54,7 +54,7 @@ class LoggedMap(Value):
 
     @property
     def times(self) -> int:
-        """How often the log has it."""
+        """How often it occurs in the log."""
         return len(self.lines)
 
     @property
@@ -97,13 +97,13 @@ class MapLog(Value):
         return cls(tuple(sorted(maps, key=lambda logged: logged.line)), source.lines_without_map, source.is_cut)
 
     def to_dict(self) -> PlainData:
-        """Plain data; the counts stand before the maps."""
+        """Plain data; the counts come before the maps."""
         data = Value.to_dict(self)
         counts = {name: data[name] for name in self._derived}
         return {"kind": data["kind"]} | counts | data
 
     def with_verdict(self, verdict: MapVerdict) -> tuple[LoggedMap, ...]:
-        """The maps on which the rules say that."""
+        """The maps that break this rule."""
         return tuple(logged for logged in self.maps if logged.verdict == verdict)
 
     @property
@@ -156,14 +156,14 @@ class _Same(NamedTuple):
 
 
 class _Mention(NamedTuple):
-    """A map of a log, and what the rules say of it."""
+    """A map of a log, and its violations."""
 
     asked: MapArguments
     report: MapReport
 
 
 def _answer_of(report: MapReport) -> tuple[object, ...]:
-    """What the rules say of a map: of an accepted one their names, since remarks may quote its address."""
+    """The violations of a map: for an accepted one their names, since remarks may quote its address."""
     if report.accepted:
         return tuple(remark.rule for remark in report.violations)
     return report.violations

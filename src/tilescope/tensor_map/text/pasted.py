@@ -1,4 +1,4 @@
-r"""The 128 bytes of a map out of whatever text shows them: debuggers, printf, hex dumps and C source.
+r"""The 128 bytes of a map from any text that shows them: debuggers, printf, hex dumps and C source.
 
     (cuda-gdb) x/16gx &map                        $1 = {opaque = {0x7f5a20000000, 0x…, 0x0 <repeats 6 times>}}
     0x7ffe10 <map>:     0x00007f5a20000000 …      w0=7f5a20000000, w1=…
@@ -128,7 +128,7 @@ def _python_bytes(text: str) -> Iterator[bytes]:
 class _Number(NamedTuple):
     """A number of the text."""
 
-    is_hex: bool  # as 0x says
+    is_hex: bool  # as 0x implies
     digits: str
 
     @property
@@ -142,13 +142,13 @@ def _numbers(text: str) -> list[_Number]:
     plain = _DIGIT_SEPARATOR.sub("", plain)
     plain = _REPEATS.sub(lambda match: f"{match[1]} " * min(int(match[2]), DESCRIPTOR_BYTES + 1), plain)
     plain = _NOISE.sub(" ", plain)
-    if "{" in plain:  # what stands around the braces of C is no part of the value
+    if "{" in plain:  # text around the braces of C is not part of the value
         plain = plain[plain.index("{") : plain.rindex("}") if "}" in plain else None]
     return [_Number(bool(match[1]), match[2]) for match in _NUMBER.finditer(plain)]
 
 
 def _words(numbers: list[_Number]) -> tuple[int, ...]:
-    """The numbers that may be words of 64 bits: those with 0x, or, where none has it, long decimal ones."""
+    """The numbers that may be words of 64 bits: those with 0x, or, if none has it, long decimal ones."""
     marked = [int(number.digits, 16) for number in numbers if number.is_hex]
     decimal = [
         int(number.digits)
@@ -175,7 +175,7 @@ def _readings(numbers: list[_Number]) -> Iterator[bytes]:
 
 
 def _likely_bases(numbers: list[_Number], *, is_marked: bool) -> tuple[int, ...]:
-    """The bases of numbers without 0x, the likelier one first: where others have it, those without are decimal."""
+    """The bases of numbers without 0x, the likelier one first: if others have it, those without are decimal."""
     if not all(number.may_be_decimal for number in numbers):
         return (16,)
     return (10, 16) if is_marked else (16, 10)

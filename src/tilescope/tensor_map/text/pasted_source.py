@@ -1,4 +1,4 @@
-"""A tensor map out of whatever shows it: 128 bytes, hexadecimal digits, words, JSON, or a pasted dump of arguments.
+"""A tensor map from any form of input: 128 bytes, hexadecimal digits, words, JSON, or a pasted dump of arguments.
 
 bytes that are not text            a descriptor
 {"data_type": …}                  arguments as JSON
@@ -28,19 +28,19 @@ from tilescope.tensor_map.text.encode_call import encode_calls
 from tilescope.tensor_map.text.json_maps import is_about_a_map, maps_in_json
 from tilescope.tensor_map.text.pasted import descriptor_bytes
 
-_JSON = re.compile(r"""\s*\{(?:[^{]*"|\s*'?[A-Za-z_]\w*'?\s*:)""")  # words of C stand in braces too
+_JSON = re.compile(r"""\s*\{(?:[^{]*"|\s*'?[A-Za-z_]\w*'?\s*:)""")  # words of C are in braces too
 _ESCAPE = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")  # colours of a terminal
 MAX_MAPS = 1 << 15  # different maps that are read from one log
 WHOLE_BYTES = 1 << 20  # what is read at once; more is a log
 _LINE_BYTES = 1 << 16
 _TEXT = re.compile(r"[\x09-\x0d\x20-\x7e\x80-\U0010ffff]*")
-_UNDECODED = "\ufffd"  # what stands for bytes that are no UTF-8
+_UNDECODED = "\ufffd"  # the replacement for bytes that are not UTF-8
 
 _READ = "ts.tensor_map.text.pasted_source.MapSource.read({})"
 _LINE = '{"data_type": "u8", "dims": [%d], "strides_bytes": [], "box": [64]}\n'
 INPUT_BINARY = rule(
     "input-binary",
-    "Bytes that are no text are a descriptor, and a descriptor is 128 bytes.",
+    "Binary input is a descriptor of 128 bytes.",
     argument="source",
     found="{bytes} bytes that are not text",
     limit="a descriptor is 128 bytes",
@@ -63,7 +63,7 @@ ONE_MAP = rule(
 
 
 class MapSource(NamedTuple):
-    """What was given: a descriptor, or the arguments of one or several maps."""
+    """The input: a descriptor, or the arguments of one or several maps."""
 
     blob: bytes | None
     asked: tuple[MapArguments, ...] = ()  # each once, in the order of the text
@@ -127,7 +127,7 @@ class MapSource(NamedTuple):
     def read_log(cls, head: bytes, rest: IO[bytes]) -> MapSource:
         """The maps that a long log dumps or has as JSON lines; `head` is what was read of it already.
 
-        One line at a time is kept, and a line is cut where it is longer than a dump could be.
+        One line at a time is in memory, and a line is cut if it is longer than a dump could be.
         """
         logged = cls._of_lines(_lines(head, rest))
         if not logged.asked:
@@ -160,7 +160,7 @@ class MapSource(NamedTuple):
         return sum(max(1, len(arguments.lines)) for arguments in self.asked) > 1
 
     def reports(self) -> tuple[MapReport, ...]:
-        """What the rules say of each map."""
+        """The violations of each map."""
         if self.blob is None:
             return tuple(arguments.report() for arguments in self.asked)
         inspected = inspect_tensor_map(self.blob)

@@ -1,7 +1,7 @@
 """Asynchronous copies: cp.async, bulk copies, tensor copies with random maps, and reductions to global memory.
 
-What a copy brings to shared memory is written to scratch memory, byte for byte; what it leaves in global memory lies in
-scratch memory or in its tensor. Both are compared.
+The data that a copy loads to shared memory is written to scratch memory, byte for byte. The data that it stores to
+global memory is in scratch memory or in its tensor. Both are compared.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def tensor_load(builder: ProgramBuilder) -> None:
 
 
 def tensor_store(builder: ProgramBuilder) -> None:
-    """One box of shared memory to a random map, stored or added to what is there."""
+    """One box of shared memory, stored to a random map or added to its contents."""
     reduce, data_type = None, None
     if builder.random.random() < 0.6:
         reduce, data_type = builder.random.choice(_TENSOR_REDUCTIONS)
@@ -163,7 +163,7 @@ def tensor_store(builder: ProgramBuilder) -> None:
 def _draw_case(
     builder: ProgramBuilder, *, stores: bool, reduce: str | None = None, data_type: str | None = None
 ) -> Case:
-    """A small copy of the suites of copies, which tilescope says the card executes."""
+    """A small copy of the suites of copies that the card should execute without a fault."""
     case = copy_suite.draw_copy(builder.random, ARCH, stores=stores, reduce=reduce, data_type=data_type)
     if case is None:
         raise NoRoomError

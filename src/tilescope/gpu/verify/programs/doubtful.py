@@ -1,4 +1,4 @@
-"""Programs that say nothing about the card: compilers make something else of two steps together than of each alone.
+"""Programs that reveal nothing about the card: compilers change the meaning of certain pairs of steps.
 
 Seen with the compiler of driver 580.159.04 (CUDA 13.0) on an H200. Programs with such a pair are drawn again.
 
@@ -38,7 +38,7 @@ class Opcode(NamedTuple):
     modifiers: tuple[str, ...]
 
     def is_plain(self, types: tuple[str, ...]) -> bool:
-        """Whether it is of one of these types, and does not say how it rounds: compilers may leave the rounding out.
+        """Whether it is of one of these types, and has no rounding modifier: compilers may leave the rounding out.
 
         >>> Opcode("add", ("ftz", "sat", "f16")).is_plain(("f16",)), Opcode("add", ("rn", "f16")).is_plain(("f16",))
         (True, False)

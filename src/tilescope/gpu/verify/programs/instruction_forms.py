@@ -1,6 +1,6 @@
-"""The scalar instructions that random programs are made of: those that sm_90 has and whose every bit the machine knows.
+"""The scalar instructions of random programs: those of sm_90 whose results the emulator computes bit for bit.
 
-A pattern stands for several instructions; alternatives stand in braces:
+A pattern covers several instructions; alternatives are in braces:
 
     add{,.sat}.{s32,f16}      add.s32  add.f16  add.sat.s32  add.sat.f16
 
@@ -136,14 +136,14 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 class Form(NamedTuple):
-    """An instruction with its modifiers, and what the machine knows of it."""
+    """An instruction with its modifiers, and the emulator's facts about it."""
 
     opcode: str
     operation: Operation
 
 
 def expand_pattern(pattern: str) -> Iterator[str]:
-    """The instructions that a pattern stands for.
+    """The instructions of a pattern.
 
     >>> list(expand_pattern("add{,.sat}.{s32,f16}"))
     ['add.s32', 'add.f16', 'add.sat.s32', 'add.sat.f16']

@@ -1,4 +1,4 @@
-"""mma.sync and wgmma, whose operands are whatever registers and shared memory hold: floats of wide exponents."""
+"""mma.sync and wgmma, with any contents of registers and shared memory as operands: floats of wide exponents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Multiply(NamedTuple):
     """An instruction of the tensor core, with the types of its operands."""
 
     opcode: str
-    name: str  # as `fragment` knows it
+    name: str  # as in `fragment`
     n: int
     k: int
     a_type: str
@@ -61,7 +61,7 @@ def register_type(type_name: str) -> str:
 def mma(builder: ProgramBuilder) -> None:
     """One mma.sync of every warp; integers saturate now and then."""
     multiply = builder.random.choice(_multiplies("mma"))
-    # ptxas makes f16 of narrow floats, and takes the wrong half of those that it knows to be constant
+    # ptxas converts narrow floats to f16, and uses the wrong half of those that it knows to be constant
     pick = builder.pick_inputs if multiply.a_type in _NARROW_FLOATS else builder.picks
     a = pick(register_type(multiply.a_type), multiply.registers("A", multiply.a_type))
     b = pick(register_type(multiply.b_type), multiply.registers("B", multiply.b_type))
@@ -121,7 +121,7 @@ def _major(builder: ProgramBuilder, type_name: str) -> Major:
 
 
 def _descriptor(builder: ProgramBuilder, type_name: str, major: Major, rows: int, k: int) -> WgmmaDescriptor:
-    """A descriptor of which every element lies in the operand's own part of shared memory."""
+    """A descriptor whose elements are all in the operand's own part of shared memory."""
     random = builder.random
     bits = DataType.named(type_name).bits
     for _ in range(_DESCRIPTOR_TRIES):

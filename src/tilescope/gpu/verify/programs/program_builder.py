@@ -20,7 +20,7 @@ class NoRoomError(Exception):
 
 
 def plain_type(name: str) -> str:
-    """What a register of a PTX type holds: integers are alike, whatever their sign.
+    """The contents of a register of a PTX type: signed and unsigned integers are the same.
 
     >>> plain_type("s32"), plain_type("f16x2"), plain_type("tf32")
     ('u32', 'f16x2', 'f32')
@@ -54,7 +54,7 @@ class ProgramBuilder:
         self._registers.append(register)
 
     def new(self, type_name: str) -> Register:
-        """A register that nobody has written yet; it can be read once a step that writes it is added."""
+        """A register that was not written yet; it can be read once a step that writes it is added."""
         bits = BITS_OF_TYPE[type_name]
         number = self._counts.get(bits, 0)
         self._counts[bits] = number + 1
@@ -77,7 +77,7 @@ class ProgramBuilder:
         return self.random.choice(amounts) if self.random.random() < 0.8 else self.pick("u32")
 
     def pick_inputs(self, type_name: str, count: int) -> list[Register]:
-        """Registers as they were loaded: no compiler knows anything about them."""
+        """Registers as loaded: compilers have no information about them."""
         bits = BITS_OF_TYPE[type_name]
         fitting = [entry.register for entry in self._inputs if entry.register.bits == bits]
         alike = [register for register in fitting if register.type == plain_type(type_name)]
@@ -102,7 +102,7 @@ class ProgramBuilder:
         self._registers += step.writes
 
     def shared(self, size_bytes: int, align_bytes: int = 16) -> int:
-        """The offset of a part of shared memory that no other step has."""
+        """The offset of a part of shared memory that no other step uses."""
         start = rounded_up(self._smem_bytes, align_bytes)
         if start + size_bytes > SMEM_BYTES:
             raise NoRoomError
@@ -110,7 +110,7 @@ class ProgramBuilder:
         return start
 
     def scratch(self, size_bytes: int) -> range:
-        """A part of scratch memory that no other step has; random numbers lie in it."""
+        """A part of scratch memory with random numbers that no other step uses."""
         start = rounded_up(self._scratch_bytes, 128)
         if start + size_bytes > SCRATCH_BYTES:
             raise NoRoomError
@@ -128,7 +128,7 @@ class ProgramBuilder:
         return len(self._steps)
 
     def program(self) -> Program:
-        """What has grown. Results that no step reads are kept, and most of the others."""
+        """The finished program. Results that no step reads are compared, and most of the others."""
         read = {register for step in self._steps for register in step.reads}
         written = [register for step in self._steps for register in step.writes]
         results = tuple(register for register in written if register not in read or self.random.random() < 0.75)

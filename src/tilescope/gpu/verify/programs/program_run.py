@@ -29,7 +29,7 @@ _SEED_BITS = 30  # of splitmix_bytes
 
 
 class Start(NamedTuple):
-    """The arrays of a launch; the results are filled with 0xEE, so that what nobody writes is seen."""
+    """The arrays of a launch; the results are filled with 0xEE, so that missing writes are visible."""
 
     inputs: Bytes
     results: Bytes
@@ -87,7 +87,7 @@ def run_here(program: Program, *, findings: bool = False) -> Ran:
 
 
 def pieces(program: Program, after: Start) -> list[Piece]:
-    """What is compared, in the order of the program; the words of a piece say where a difference lies."""
+    """The compared data, in the order of the program; the words of a piece locate a difference."""
     written = program.entry_text("program")
     compared = []
     for register, place in zip(program.kept, program.places(program.kept), strict=True):

@@ -1,4 +1,4 @@
-"""A random program: steps of PTX that are tied by registers alone, so that any of them can be left out.
+"""A random program: steps of PTX that depend on each other only through registers, so that any of them can be left out.
 
     step 0   add.rn.f32 %r7, %r1, %r2;         reads r1 r2, writes r7
     step 1   st.shared … bar.sync … ld.shared  reads r3, writes r8
@@ -24,7 +24,7 @@ _STORED_BYTES = {1: 4, 16: 2, 32: 4, 64: 8}  # a predicate is stored as a word
 
 
 class Register(NamedTuple):
-    """A register of a thread: it is written once. `type` says what its bits mostly are: "f32", "u32", "pred"."""
+    """A register of a thread: it is written once. `type` describes most of its bits: "f32", "u32", "pred"."""
 
     number: int
     bits: int
@@ -32,7 +32,7 @@ class Register(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As the text has it.
+        """As in the text.
 
         >>> Register(7, 32, "f32").name
         '%r7'
@@ -46,7 +46,7 @@ class Register(NamedTuple):
 
 
 class Input(NamedTuple):
-    """A register that threads load before the first step; `kind` says which numbers it gets (see inputs.py)."""
+    """A register that threads load before the first step; `kind` selects its numbers (see inputs.py)."""
 
     register: Register
     kind: str
@@ -115,7 +115,7 @@ class Program:
         return next(number for number, step in enumerate(self.steps) if register in step.writes)
 
     def needed_for(self, number: int) -> Program:
-        """The program up to a step, without the steps that it does not depend on; the results of that step are kept."""
+        """The program up to a step, without the steps that it does not depend on; the results of that step are compared."""
         last = self.steps[number]
         needed = set(last.reads)
         steps = [last]
@@ -136,7 +136,7 @@ class Program:
         return module_text([self.entry_text(entry).text])
 
     def entry_text(self, entry: str) -> Written:
-        """The entry alone."""
+        """Only the entry."""
         parameters = [".param .u64 inputs", ".param .u64 results", ".param .u64 scratch"]
         parameters += [f".param .align 64 .b8 map{number}[128]" for number in self.used_tensors()]
         lines = [f".visible .entry {entry}({', '.join(parameters)})", f".reqntid {self.threads}, 1, 1", "{"]
@@ -203,7 +203,7 @@ def module_text(entries: Iterable[str]) -> str:
 
 
 def in_braces(lines: list[str], *, words: int = 0, wides: int = 0, predicates: int = 0) -> list[str]:
-    """Lines with registers of their own: %t0, %u0, %q0 and so on."""
+    """Lines with their own registers: %t0, %u0, %q0 and so on."""
     declared = []
     if words:
         declared.append(f".reg .b32 %t<{words}>;")

@@ -1,4 +1,4 @@
-"""Arithmetic of single threads: alone, under a guard, in a branch, in a loop, in chains with a carry."""
+"""Arithmetic of single threads: unguarded, under a guard, in a branch, in a loop, in chains with a carry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilescope.ptx.syntax import BITS_OF_TYPE
 _FIRST_AMOUNT = {"shl": 1, "shr": 1, "bfe": 1, "bfi": 2, "bmsk": 0, "szext": 1, "shf": 2}
 _OFTEN = ("cvt", "fma", "add", "mul", "sub", "setp", "mad")  # names with many forms, or that float kernels are made of
 _FOLDED_IF_EQUAL = ("min", "max")  # of a register with itself: ptxas makes it a copy, which keeps a NaN as it is
-# ptxas converts what a guarded set leaves alone
+# ptxas converts registers that a guarded set must not change
 _NEVER_GUARDED = ("set",)
 _AMOUNTS = 66  # of bits: a shift by more than the register has is one of them
 _LOOP_TURNS = (2, 3, 5)
@@ -45,7 +45,7 @@ class Line(NamedTuple):
 
 
 def one_nan(result: Register) -> list[str]:
-    """Lines that make all NaNs of f64 alike, for a step in braces with %q0.
+    """Lines that make all NaNs of f64 the same, for a step in braces with %q0.
 
     An instruction with two NaNs hands one of them on. Which one depends on the order of its operands, and ptxas exchanges
     them where the sum stays the same.
@@ -93,7 +93,7 @@ def _with_operands(builder: ProgramBuilder, form: Form) -> Line:
 
 
 def _constant(builder: ProgramBuilder, name: str, position: int) -> str | None:
-    """Operands that must be immediate, or that not every number may stand for."""
+    """Operands that must be immediate, or that accept only some numbers."""
     if name == "lop3" and position == 3:
         return str(builder.random.randrange(256))
     if name == "fns" and position == 1:
@@ -136,7 +136,7 @@ def _single(builder: ProgramBuilder) -> Line:
 
 
 def guarded(builder: ProgramBuilder) -> None:
-    """An instruction that some threads do; the others keep what was there."""
+    """An instruction that some threads execute; the others keep the old value."""
     line = _single(builder)
     result = builder.new(line.result_types[0])
     before = builder.pick(line.result_types[0])
@@ -151,12 +151,12 @@ def guarded(builder: ProgramBuilder) -> None:
 
 
 def _fit_one_register(one: str, other: str) -> bool:
-    """Whether results of two types may lie in one register; f64 alone has NaNs that are made alike."""
+    """Whether results of two types may be in one register; only f64 has NaNs that are made the same."""
     return BITS_OF_TYPE[one] == BITS_OF_TYPE[other] and (one == "f64") == (other == "f64")
 
 
 def branch(builder: ProgramBuilder) -> None:
-    """Threads part for a few instructions, and meet again."""
+    """Threads diverge for a few instructions, and reconverge."""
     line = _single(builder)
     other = _single(builder)
     while not _fit_one_register(line.result_types[0], other.result_types[0]):

@@ -1,4 +1,4 @@
-"""Shared memory: threads write, meet at a barrier, and read what others wrote; atomics; ldmatrix and stmatrix."""
+"""Shared memory: threads write, synchronize at a barrier, and read what others wrote; atomics; ldmatrix and stmatrix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilescope.gpu.verify.programs.random_program import Register, in_braces
 from tilescope.gpu.verify.programs.scalar_steps import one_nan
 
 _MBARRIER_BYTES = 8
-_MEETING_WORDS = 4  # where all threads meet
+_MEETING_WORDS = 4  # where all threads synchronize
 # Atomics of one thread's own word, and those that many threads may do in any order
 _OWN_ATOMICS = (
     *(f"add.{name}" for name in ("u32", "s32", "u64", "f32", "f64", "noftz.f16x2", "noftz.bf16x2", "noftz.f16")),
@@ -54,12 +54,12 @@ _ACCESSES = (
 
 
 def own_address(register: str, base: int, size_bytes: int) -> list[str]:
-    """Lines that compute where the thread's own part lies, `base` bytes into the program's shared memory."""
+    """Lines that compute the address of the thread's part, `base` bytes into the program's shared memory."""
     return [f"mad.lo.u32 {register}, %thread, {size_bytes}, %smem;", f"add.u32 {register}, {register}, {base};"]
 
 
 def other_address(builder: ProgramBuilder, register: str, base: int, size_bytes: int) -> list[str]:
-    """Lines that compute where the part of another thread lies: every part has one reader."""
+    """Lines that compute the address of another thread's part: every part has one reader."""
     factor = builder.random.randrange(1, 64, 2)
     shift = builder.random.randrange(builder.threads)
     return [

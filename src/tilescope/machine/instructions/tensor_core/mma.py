@@ -71,7 +71,7 @@ class Product(NamedTuple):
         )
 
     def sparse_summed(self, cluster: Cluster, a: Elements, b: Elements, c: Elements, nibbles: Nibbles) -> Elements:
-        """D of a sparse A, of which (…, m, k / 2) is stored; nibbles (…, m, groups of k) say where it belongs."""
+        """D of a sparse A with stored values (…, m, k / 2); nibbles (…, m, groups of k) select their positions."""
         return sparse_sum(
             a,
             b,
@@ -86,8 +86,8 @@ class Product(NamedTuple):
 
 
 def decode_product(family: str, words: Words) -> Product:
-    """The product that the modifiers of an mma or wgmma name; refused where the table has no such row."""
-    # Ordered metadata is a promise of the program; an H200 multiplies both alike.
+    """The product that the modifiers of an mma or wgmma name; an error if the table has no such entry."""
+    # Ordered metadata is a promise of the program; an H200 computes the same result for both.
     if words.flag("sp") or (family == "mma" and words.flag("sp::ordered_metadata")):
         family += ".sp"
     words.flag("sync")

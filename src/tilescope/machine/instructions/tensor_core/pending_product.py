@@ -50,14 +50,14 @@ from tilescope.tma.elements import unpacked
 Matrix = npt.NDArray[np.generic]
 Codes = npt.NDArray[np.unsignedinteger]
 _MASK_BITS = 32  # of disable-output-lane
-_PADDED_KINDS = ("f8f6f4", "mxf8f6f4")  # whose narrow elements have bytes of their own in tensor memory
+_PADDED_KINDS = ("f8f6f4", "mxf8f6f4")  # whose narrow elements are unpacked to bytes in tensor memory
 _SCALES_OF_WORD = {"scale_vec::1X": 1, "scale_vec::2X": 2, "scale_vec::4X": 4}
 _BLOCK_OF_WORD = {"block16": 16, "block32": 32}
 _HALF_OF_B_BYTES = 32  # along k, of a sparse product
 
 
 class ProductForm(NamedTuple):
-    """What the modifiers of a tcgen05.mma say; the descriptor says the rest."""
+    """The fields of a tcgen05.mma from its modifiers; the descriptor has the others."""
 
     kind: Tcgen05Kind
     cta_group: int
@@ -155,7 +155,7 @@ class TensorProduct(NamedTuple):
             self._require_sparse()
 
     def _require_sparse(self) -> None:
-        """A fault where documents do not say what a sparse product reads."""
+        """A fault if the documentation does not specify what a sparse product reads."""
         if self.descriptor.sparsity_selector > 1:
             reason = f"sparsity selector {self.descriptor.sparsity_selector}: documents speak of the columns of 0 and 1 alone"
             raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, self.lane)
@@ -210,7 +210,7 @@ class TensorProduct(NamedTuple):
         a = [np.concatenate(of_blocks) for of_blocks in zip(*a_of_blocks, strict=True)]  # rows of all blocks, by copy
         scales = self._scales(cluster)
         nibbles = self._nibbles(cluster)
-        parts = max(len(a), len(nibbles))  # lanes of another part of n read copies of A and its metadata of their own
+        parts = max(len(a), len(nibbles))  # lanes of another part of n read their own copies of A and its metadata
         width = self.descriptor.n // parts
         sums = []
         for number in range(parts):

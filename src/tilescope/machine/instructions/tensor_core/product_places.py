@@ -1,6 +1,7 @@
 """The places of the matrices of a tcgen05.mma in tensor memory: the cells of D, of A and its metadata, of scale factors.
 
-`tmem_layout` and `scale_layout` say it; a kernel asks for the same matrices in every step, so the cells are kept.
+`tmem_layout` and `scale_layout` compute them. The cells are cached, because a kernel uses the same matrices in every
+step.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tilescope.mma.tmem_copy import DECOMPRESSIONS
 from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
 
 _CACHED_LAYOUTS = 64
-PADDED_TYPES = {4: "16u4_align16b", 6: "16u6_align16b"}  # of elements of 4 and 6 bits that have a byte of their own
+PADDED_TYPES = {4: "16u4_align16b", 6: "16u6_align16b"}  # of elements of 4 and 6 bits that are unpacked to a byte
 _WORD_BYTES = 4  # scale factors in a cell
 
 
@@ -64,7 +65,7 @@ def accumulator_places(key: MatrixKey) -> Places:
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def a_cells(key: MatrixKey) -> MatrixCells:
-    """The cells of A, with the bits in which its elements stand."""
+    """The cells of A, with the bit positions of its elements."""
     lowest_bit = 0
     for spread in DECOMPRESSIONS.values():
         if key.data_type == PADDED_TYPES.get(spread.bits):

@@ -163,7 +163,7 @@ class _Places(NamedTuple):
     register_bits: int
     element_bits: int
     shape: tuple[int, int, int]
-    gather: npt.NDArray[np.intp]  # for each element of the matrices: where it lies among (registers, threads, parts)
+    gather: npt.NDArray[np.intp]  # for each element of the matrices: its position among (registers, threads, parts)
     scatter: npt.NDArray[np.intp]  # for each (register, thread, part): which element it is
     order: npt.NDArray[np.uint16]  # the same, in a quarter of the bytes
 

@@ -26,7 +26,7 @@ from tilescope.sync.footprint import CellNumbers
 
 _START = TCGEN05_FORM.word.field("start_address")
 _IS_ADDRESS = TCGEN05_FORM.word.field("leading_is_address").mask
-_PATTERN_BYTES = max(row.repeat_bytes for row in SWIZZLE.values())  # addresses this far apart are swizzled alike
+_PATTERN_BYTES = max(row.repeat_bytes for row in SWIZZLE.values())  # addresses this far apart have the same swizzle
 _HIGH_START_MASK = _START.mask & ~_START.place(_PATTERN_BYTES - 1)
 _CACHED_READS = 512
 

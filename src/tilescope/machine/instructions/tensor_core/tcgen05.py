@@ -125,7 +125,7 @@ def _alloc(assembler: Assembler, instruction: Instruction, words: Words, cta_gro
 
 
 def _dealloc(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Turn:
-    """tcgen05.dealloc taddr, nCols; if the block has no such allocation, nothing is freed, and that is a finding."""
+    """tcgen05.dealloc taddr, nCols; without such an allocation, nothing is freed, and a finding is reported."""
     _take_sync(words)
     words.flag("b32")
     words.done()

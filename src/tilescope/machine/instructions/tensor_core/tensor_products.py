@@ -109,7 +109,7 @@ def decode_product(assembler: Assembler, instruction: Instruction, words: Words,
     kind = KINDS[words.required([f"kind::{name}" for name in KINDS], "kind").removeprefix("kind::")]
     is_scaled = words.flag("block_scale")
     scale_word = words.one_of(_SCALE_WORDS)
-    words.without_effect()  # .collector: what is kept for the next product changes no value
+    words.without_effect()  # .collector: reuse of a buffer for the next product changes no value
     words.done()
     if is_scaled != kind.is_scaled:
         raise RefusedError(f"kind::{kind.name} {'needs' if kind.is_scaled else 'has no'} .block_scale")

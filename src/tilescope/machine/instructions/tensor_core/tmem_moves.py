@@ -4,8 +4,8 @@
     tcgen05.st.sync.aligned.32x32b.x4.b32 [taddr], {r0, r1, r2, r3};    values are taken now, and written until wait::st
     tcgen05.wait::ld.sync.aligned;
 
-A warp reaches the 32 lanes of the quarter that is its number modulo 4, whatever quarter the address has (a finding). The
-registers of a load can be read at once: the PTX ISA says that such a read gets the loaded value.
+A warp accesses the 32 lanes of the quarter given by its number modulo 4, even if the address names another quarter (a
+finding). The registers of a load can be read at once: the PTX ISA says that such a read returns the loaded value.
 """
 
 from __future__ import annotations

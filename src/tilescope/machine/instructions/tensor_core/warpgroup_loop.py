@@ -42,7 +42,7 @@ def _multiply(
 ) -> None:
     """Multiply for every warpgroup; codes are (blocks, codes of a block), and a place counts from the start of a block.
 
-    `order` says which element of D a lane's register holds, register after register.
+    `order` maps a lane's registers, in order, to elements of D.
     """
     m, n, k = shape
     a, a_powers = np.empty((m, k), np.float32), np.empty((m, k), np.int16)

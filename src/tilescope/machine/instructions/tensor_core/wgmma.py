@@ -53,7 +53,7 @@ from tilescope.sync.footprint import CellNumbers
 WARPGROUP_LANES = 128
 WARPGROUP_WARPS = WARPGROUP_LANES // WARP_LANES
 _START = WGMMA_FORM.word.field("start_address")
-_PATTERN_BYTES = max(row.repeat_bytes for row in SWIZZLE.values())  # addresses this far apart are swizzled alike
+_PATTERN_BYTES = max(row.repeat_bytes for row in SWIZZLE.values())  # addresses this far apart have the same swizzle
 _HIGH_START_MASK = _START.mask & ~_START.place(_PATTERN_BYTES - 1)
 _ALL_BITS = (1 << 64) - 1
 _UNUSED_MASK = sum(1 << bit for bit in WGMMA_FORM.word.reserved_ones(_ALL_BITS))
@@ -63,7 +63,7 @@ Descriptors = npt.NDArray[np.uint64]
 
 
 class SmemRead(NamedTuple):
-    """How an instruction reads one operand from shared memory, wherever its descriptor points."""
+    """How an instruction reads one operand from shared memory, for any start of its descriptor."""
 
     operand: Literal["A", "B"]
     rows: int  # of m or n
@@ -74,7 +74,7 @@ class SmemRead(NamedTuple):
 
     @property
     def shape(self) -> ReadShape:
-        """What is read, whatever becomes of its signs."""
+        """The operand before its signs are applied."""
         return ReadShape(self.operand, self.rows, self.k, self.element_bits, self.major)
 
     @property
@@ -121,7 +121,7 @@ class SmemRead(NamedTuple):
         return CodesOfGroups(stored, first_lanes // cluster.block_lanes, own_places, self.sign_mask, data_type)
 
     def _apply_signs(self, codes: Elements) -> Elements:
-        """Codes as registers hold them, negated where the instruction says so."""
+        """Codes as in registers, negated if the instruction has a negative scale."""
         if self.element_bits == 1:
             codes = codes.view(np.uint32)
         return codes ^ codes.dtype.type(self.sign_mask) if self.sign_mask else codes
@@ -245,7 +245,7 @@ class Multiplication(NamedTuple):
     d_tile: RegisterTile
     d: tuple[int, ...]
     a_tile: RegisterTile
-    a: tuple[int, ...]  # the fragment, or nothing where A lies in shared memory
+    a: tuple[int, ...]  # the fragment; empty if A is in shared memory
     a_descriptor: int
     a_read: SmemRead
     b_descriptor: int
@@ -255,7 +255,7 @@ class Multiplication(NamedTuple):
 
     @property
     def read_registers(self) -> tuple[int, ...]:
-        """What is read when the product is made, beside D."""
+        """The operands that are read when the product is computed, except D."""
         return self.a if self.metadata is None else (*self.a, self.metadata.register)
 
     def a_codes(self, cluster: Cluster, groups: LaneGroups, own: LaneNumbers) -> CodesOfGroups:
@@ -468,7 +468,7 @@ def _fence(assembler: Assembler, instruction: Instruction, words: Words) -> Turn
     _take_sync(words)
 
     def fence(cluster: Cluster, at: Lanes) -> None:
-        """Registers are read and written when the product is made: the fence orders accesses alone."""
+        """Registers are read and written when the product is computed: the fence orders only their accesses."""
         cluster.emit(WgmmaFence(cluster.pc, cluster.lanes(at)))
 
     return Collective(fence, group_lanes=WARPGROUP_LANES)

@@ -137,7 +137,7 @@ class _Transfer:
 
 
 class _Places(NamedTuple):
-    """An access, and where lanes go in it; not all of them may take part."""
+    """An access, and the lane addresses; some lanes may not take part."""
 
     access: _Access
     lanes: LaneNumbers
@@ -151,12 +151,12 @@ class _Places(NamedTuple):
 
 
 def _word_bits(element_bits: int) -> int:
-    """What memory is read in: elements, or what holds whole ones of fewer than 8 bits."""
+    """The unit of memory accesses: elements, or a byte with several elements of fewer than 8 bits."""
     return {1: 32, 4: 8}.get(element_bits, element_bits)
 
 
 def decode_shape(words: Words) -> tuple[str, list[Row]]:
-    """The shape, and the rows of the table that have it."""
+    """The shape, and its entries of the table."""
     shape = words.required(_ROWS_OF_SHAPE, "shape that wmma has")
     return shape, _ROWS_OF_SHAPE[shape]
 

@@ -45,7 +45,7 @@ RELAXED_COPY_WAIT = COPY_WAIT.worded(
 )
 REFILL = rule(
     "run-refill",
-    "A slot is filled again only when all its readers are done.",
+    "A slot is filled again only after all its readers have finished.",
     argument="{where}",
     found=TWO_ACCESSES,
     limit="this read does not happen before the refill of the slot",
@@ -56,7 +56,8 @@ REFILL = rule(
 )
 ACCUMULATORS = rule(
     "run-accumulators",
-    "Registers of a wgmma are accessed only after wgmma.wait_group, and a wgmma.fence separates earlier writes of them from it.",
+    "Registers of a wgmma are accessed only after wgmma.wait_group, and a wgmma.fence separates earlier writes to "
+    "them from the wgmma.",
     argument="{where}",
     found="at {at} {who} {does} registers of the wgmma at {before_where}[[; seen {met}]]",
     limit="no wgmma.wait_group has waited for that product",
@@ -72,7 +73,7 @@ ACCUMULATOR_FENCE = ACCUMULATORS.worded(
 )
 STORE_SOURCE = rule(
     "run-store-source",
-    "The source of a bulk or tensor store keeps its bytes until cp.async.bulk.wait_group.read.",
+    "The source of a bulk or tensor store is not written before cp.async.bulk.wait_group.read.",
     argument="{where}",
     found=TWO_ACCESSES,
     limit="the thread that stored has not waited, or nothing orders its wait before this write",
@@ -83,7 +84,8 @@ STORE_SOURCE = rule(
 )
 CP_ASYNC = rule(
     "run-cp-async",
-    "Bytes of cp.async are accessed only after the thread that copied them has waited, and by other threads after a barrier too.",
+    "Bytes of cp.async are accessed only after the thread that copied them has waited, and by other threads only "
+    "after a barrier too.",
     argument="{where}",
     found=TWO_ACCESSES,
     limit="the copy may still be pending: its thread has not waited, or nothing orders its wait before this access",
@@ -106,7 +108,8 @@ CP_ASYNC_FENCE = rule(
 )
 MAP_FENCE = rule(
     "run-map-fence",
-    "A map that the kernel edits is used after fence.proxy.tensormap: .release by the thread that edits, .acquire by the one that copies.",
+    "After the kernel edits a map, fence.proxy.tensormap precedes its use: .release by the thread that edits, "
+    ".acquire by the thread that copies.",
     argument="{where}",
     found="at {at} {who} copies through the map at {what}, which {before_who} edits at {before_where}[[; seen {met}]]",
     limit="fence.proxy.tensormap::generic.release after the edit, or .acquire of this map before the copy, is missing",
@@ -118,7 +121,7 @@ MAP_FENCE = rule(
 )
 BLOCK_END = rule(
     "run-block-end",
-    "A block ends only when nothing reads or writes its shared memory any more.",
+    "A block exits only after all accesses to its shared memory have completed.",
     argument="{where}",
     found=LEFT_AT_END,
     limit=NOT_WAITED_FOR,
@@ -136,7 +139,7 @@ OWN_COPY_LEFT = BLOCK_END.worded(
 )
 COPIES_LEFT = rule(
     "run-copies-left",
-    "Threads wait for their cp.async before they end.",
+    "Threads wait for their cp.async before they exit.",
     argument="{where}",
     found=LEFT_AT_END,
     limit=NOT_WAITED_FOR,

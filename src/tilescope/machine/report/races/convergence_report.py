@@ -11,7 +11,8 @@ from tilescope.sync.detector.race import Conflict, How, Mistake
 
 CONVERGENCE = rule(
     "run-convergence",
-    "All threads of a warp that have not exited execute a barrier together; mma, ldmatrix, wgmma and other .aligned instructions all 32.",
+    "All threads of a warp that have not exited execute a barrier together; for mma, ldmatrix, wgmma and other "
+    ".aligned instructions, all 32 threads.",
     argument="{where}",
     found=(
         "at {at} {present} of block {block} execute {name}, and {missing} of the same warp do not[[: they left at {branch}]]"
@@ -29,7 +30,7 @@ NO_PART_OF_WARP = CONVERGENCE.worded(
 )
 SKIPPED_BARRIER = rule(
     "run-skipped-barrier",
-    "Every warp of a block that has not exited reaches a barrier that names no number of threads.",
+    "A barrier without a thread count is reached by every warp of the block that has not exited.",
     argument="{where}",
     found="at {at} warps of block {block} arrive at {name}, which warp {warp} skipped at {branch}[[; seen {met}]]",
     limit="a barrier without a number of threads is for all threads of the block",
@@ -41,7 +42,7 @@ SKIPPED_BARRIER = rule(
 )
 WARP_MASK = rule(
     "run-warp-mask",
-    "The threads that a mask of shfl, vote, match, redux or bar.warp.sync names execute the instruction, and no others do.",
+    "Exactly the threads in the mask of a shfl, vote, match, redux or bar.warp.sync execute the instruction.",
     argument="{where}",
     found=(
         "at {at} {present} of block {block} execute {name}, and {missing}, which the mask names, do not[[: they left at {branch}]]"
@@ -60,7 +61,8 @@ OWN_MASK = WARP_MASK.worded(
 )
 UNDEFINED_LANE = rule(
     "run-undefined-lane",
-    "A shuffled value that a store, an address or a branch depends on comes from a lane that executes the shuffle and is in its mask.",
+    "If a store, an address or a branch depends on a shuffled value, it comes from a lane that executes the shuffle "
+    "and is in its mask.",
     argument="{where}",
     found=(
         "at {at} {who} gets a value by {name} from a lane that does not take part, and uses it as {use} at {used_where}[[; seen {met}]]"

@@ -15,7 +15,7 @@ from tilescope.sync.detector.race import Mistake
 BARRIER_INIT = rule(
     "run-barrier-init",
     "An mbarrier is used only after its init and a barrier; by other blocks after a barrier of the cluster, and after "
-    "fence.mbarrier_init where the arrival at it is .relaxed.",
+    "fence.mbarrier_init if the arrival at that barrier is .relaxed.",
     argument="{where}",
     found="at {at} {who} uses the mbarrier at {what}, which {before_who} initialises at {before_where}[[; seen {met}]]",
     limit="nothing makes the init visible to this thread",
@@ -36,7 +36,7 @@ INVALIDATED = BARRIER_INIT.worded(
 )
 BARRIER_LIFETIME = rule(
     "run-barrier-lifetime",
-    "The eight bytes of an mbarrier are written by nothing else from its init to its inval, which follows the last use.",
+    "From its init to its inval, nothing else writes the eight bytes of an mbarrier, and inval follows the last use.",
     argument="{where}",
     found="at {at} {who} initialises the mbarrier at {what}, which {before_who} initialised at {before_where}[[; seen {met}]]",
     limit="a second mbarrier.init without mbarrier.inval in between is not defined",
@@ -89,7 +89,7 @@ INIT_FENCE = rule(
 )
 PHASE_OVERTAKEN = rule(
     "run-phase-parity",
-    "A wait at an mbarrier is for the running phase or for the one before it: it names only a parity.",
+    "A wait tests only a parity, so it is for the current phase of an mbarrier or the one before it.",
     argument="{where}",
     found=(
         "at {at} {who} waits for a phase of the mbarrier at {what}, and the next phase, which {before_who} ends at {before_where},"

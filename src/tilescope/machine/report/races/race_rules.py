@@ -1,7 +1,8 @@
 """The rules of data races and stale values, and the choice of the rule that a conflict breaks.
 
-Asynchronous work, mbarriers, tensor memory and convergence have their rules in modules beside this one. `wording_of` selects the rule
-that a conflict breaks; race_report.py fills in the threads, the accesses and their places.
+Asynchronous work, mbarriers, tensor memory and convergence have their rules in other modules of this package.
+`wording_of` selects the rule that a conflict breaks; race_report.py fills in the threads, the accesses and their
+places.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ CLUSTER_PHASE = RACE.worded(
 )
 DEFAULT_SCOPE = rule(
     "run-default-scope",
-    "Between blocks of a cluster, data of threads is passed on by arrivals and waits with .cluster scope.",
+    "Arrivals and waits that pass data between the blocks of a cluster have .cluster scope.",
     argument="{where}",
     found=_NARROW_FOUND,
     limit=(
@@ -107,7 +108,8 @@ DEFAULT_SCOPE = rule(
 )
 STALE_READ = rule(
     "run-early-load",
-    "A load of a word that another thread writes is ordered after that write, or repeated until it sees the write.",
+    "A load of a word that another thread writes is ordered after that write, or repeated until it returns the "
+    "written value.",
     argument="{where}",
     found=TWO_ACCESSES,
     limit="nothing on this path orders the two, and the thread loads it only once: this load returned a stale value",
@@ -122,7 +124,7 @@ STALE_READ = rule(
 )
 UNWRITTEN = rule(
     "run-unwritten",
-    "What is read from shared memory was written before.",
+    "Shared memory is written before it is read.",
     argument="{where}",
     found="at {at} {who} {does} {what}, which was not written[[; seen {met}]]",
     limit="shared memory is not initialised when a block starts",
@@ -139,7 +141,7 @@ UNWRITTEN_USED = UNWRITTEN.worded(
 )
 UNWRITTEN_OPERAND = rule(
     "run-unwritten-operand",
-    "Something was written to an operand before a tensor core multiplies it.",
+    "At least one byte of an operand is written before a tensor core multiplies it.",
     argument="{where}",
     found="at {at} {who} {does} {what}, and no byte of that operand was written[[; seen {met}]]",
     limit="shared memory is not initialised when a block starts, so the whole product is arbitrary",
@@ -151,7 +153,7 @@ UNWRITTEN_OPERAND = rule(
 
 ROUNDED_SUM = rule(
     "run-rounded-sum",
-    "A sum that the lanes of a warp add up by shuffles, and store to one word, has the same bits in all of them.",
+    "If the lanes of a warp add up a sum by shuffles and store it to one word, all lanes have the same bits.",
     argument="{where}",
     found="threads of one store at {at}, {who} among them, write sums to {what} that differ in their last bits[[; seen {met}]]",
     limit="which of them remains is not defined; Triton's kernels do so, where fma adds a product to a shuffled one",

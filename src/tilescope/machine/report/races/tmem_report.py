@@ -21,8 +21,8 @@ NOT_WAITED_FOR = "no thread has waited for it"
 TENSOR_ORDER = rule(
     "run-tmem-order",
     (
-        "Tensor memory is accessed again only when the access before is finished: "
-        "wait::ld and wait::st for loads and stores, a commit and its mbarrier for mma, cp and shift."
+        "Tensor memory is accessed again only after the previous access has completed: after wait::ld or wait::st for "
+        "loads and stores, after a commit and its mbarrier for mma, cp and shift."
     ),
     argument="{where}",
     found=TWO_ACCESSES,
@@ -35,7 +35,8 @@ TENSOR_ORDER = rule(
 )
 TENSOR_FENCE = rule(
     "run-tmem-fence",
-    "Around the barrier that orders tcgen05 instructions of two threads are tcgen05.fence::before_thread_sync and after_thread_sync.",
+    "tcgen05.fence::before_thread_sync and after_thread_sync surround the barrier that orders tcgen05 instructions of "
+    "two threads.",
     argument="{where}",
     found=TWO_ACCESSES,
     limit=(
@@ -66,7 +67,7 @@ TENSOR_COLUMNS = rule(
 )
 TENSOR_LEAK = rule(
     "run-tmem-allocation",
-    "A block frees what it allocated, once, and allocates nothing after relinquish_alloc_permit.",
+    "A block frees exactly once what it allocated, and allocates nothing after relinquish_alloc_permit.",
     argument="{where}",
     found="block {block} ends with {columns_named} of tensor memory allocated[[; seen {met}]]",
     limit="a kernel frees all of its tensor memory before it ends",
@@ -101,7 +102,7 @@ TENSOR_GROWTH = rule(
 )
 TENSOR_PEER = rule(
     "run-tmem-peer",
-    "Both blocks of a pair are known to run before tcgen05.alloc.cta_group::2.",
+    "Both blocks of a pair have started before tcgen05.alloc.cta_group::2.",
     argument="{where}",
     found="at {at} {who} allocates {columns:column} with cta_group::2[[; seen {met}]]",
     limit="nothing orders the start of the other block of the pair before it: that block may not run yet, and the allocation needs both",
@@ -114,7 +115,8 @@ TENSOR_PEER = rule(
 )
 TENSOR_QUARTER = rule(
     "run-tmem-quarter",
-    "A warp loads and stores the 32 lanes of the quarter that is its number modulo 4, and names them in its address.",
+    "A warp loads and stores the 32 lanes of the quarter given by its number modulo 4, and its address names these "
+    "lanes.",
     argument="{where}",
     found="at {at} {who}, warp {warp}, {does} tensor memory at lane {lane}[[; seen {met}]]",
     limit="it accesses the lanes of its quarter, whatever lane the address has",
@@ -127,7 +129,7 @@ TENSOR_QUARTER = rule(
 )
 TENSOR_UNWRITTEN = rule(
     "run-tmem-unwritten",
-    "What is read from tensor memory was written before.",
+    "Tensor memory is written before it is read.",
     argument="{where}",
     found="at {at} {who} {does} {what}, which was not written[[; seen {met}]]",
     limit="tensor memory is not initialised when it is allocated",
