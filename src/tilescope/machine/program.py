@@ -9,9 +9,9 @@ The functions that the entry calls follow it; each body ends with a return, writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -89,6 +89,28 @@ class Moves:
     size_bytes: int
 
 
+class PendingProducts(Protocol):
+    """The wgmma that have not finished."""
+
+    def is_using(self, registers: frozenset[int]) -> bool:
+        """Whether one of them uses some of these registers."""
+
+
+class SteppedCluster(Protocol):
+    """The part of a cluster that a run of steps needs."""
+
+    pc: int
+    lane_count: int
+
+    @property
+    def works(self) -> Sequence[object]:
+        """Pending asynchronous work."""
+
+    @property
+    def pending(self) -> PendingProducts:
+        """The same work, by the registers that it uses."""
+
+
 @dataclass(slots=True, eq=False)
 class ArithmeticRun:
     """Steps from `start` on that only compute. They are taken one after another; after many executions they are compiled."""
@@ -101,7 +123,7 @@ class ArithmeticRun:
     nanoseconds: int = 0  # that numpy has taken since, by estimate
     _parts: list[tuple[int, Step]] | None = None
 
-    def take(self, cluster: Any, at: Lanes) -> None:
+    def take(self, cluster: SteppedCluster, at: Lanes) -> None:
         """Execute them for some lanes; one at a time while a wgmma is pending that one of them has to finish."""
         parts = self._parts
         if parts is None:
