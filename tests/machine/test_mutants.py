@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from kernel_recording import NAMES, PATHS, kernel, recording, run_with
 from mutants_table import judged_mutants
+from pair_kernels import variant
+from pair_table import TABLE
 from ptx_texts import HEADER
 from ptx_texts import kernel as kernel_of
 
@@ -387,3 +389,16 @@ def test_every_mutant_of_a_kernel_without_anything_too_much_is_found(name):
     rows = list(judged_mutants(name))
     assert rows != []
     assert [row["mutant"] for row in rows if not row["is_found"]] == []
+
+
+@pytest.mark.parametrize("findings", [False, True])
+def test_a_box_that_is_wider_than_its_tile_with_another_swizzle_faults(findings):
+    pairs = next(pairs for pairs in TABLE if pairs.name == "im2col_load")
+    mutant = next(mutant for mutant in ts.Kernel(variant(pairs.text)).mutants() if mutant.map_argument == 0)
+    memory = ts.Memory()
+    args = [
+        argument(memory) if callable(argument) else argument for argument in pairs.make(np.random.default_rng(17)).args
+    ]
+    run = mutant.kernel.run(pairs.grid, pairs.block, args, memory=memory, findings=findings, remedies=False)
+    assert run.outcome == "fault"
+    assert "run-out-of-bounds" in {finding.rule for finding in run.findings}

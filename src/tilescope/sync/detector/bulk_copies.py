@@ -98,7 +98,7 @@ class BulkCopies:
         if event.shared is None:
             return
         context = self._context
-        shared = event.shared.cells(context.cell_bytes)
+        shared = self._inside(event.shared.cells(context.cell_bytes))
         memory = None if event.memory is None else event.memory.whole_cells(context.launch.memory.cell_bytes)
         if event.barrier is None:
             self._store(event.lane, shared, event.group)
@@ -119,6 +119,10 @@ class BulkCopies:
         if event.map_address is not None:
             self._read_map(event.map_address, pending)
         self._pending[event] = pending
+
+    def _inside(self, cells: Cells) -> Cells:
+        """Cells without those behind the end of shared memory, at which the copy faults when it is carried out."""
+        return cells if isinstance(cells, slice) else cells[cells < len(self._context.shared.writes)]
 
     def complete(self, event: CopyCompleted) -> None:
         """The bytes of a copy are there; its mbarrier counts them next."""
