@@ -20,7 +20,7 @@ _LONGEST_EXAMPLE = 400  # characters of an expression; a longer one is left to t
 
 
 class Section(NamedTuple):
-    """A part of the page: the rules whose names begin so, or that speak of one of the subjects."""
+    """A part of the page: the rules whose names begin so, or that apply to one of the subjects."""
 
     title: str
     opening: str
@@ -57,7 +57,7 @@ SECTIONS = (
     ),
     Section(
         "Tensor memory and scale factors",
-        "Blackwell's own ([tensor-memory.md](tensor-memory.md)).",
+        "These rules apply to Blackwell ([tensor-memory.md](tensor-memory.md)).",
         ("tmem-", "scale-", "block-scaled", "tcgen05-", "pair-"),
     ),
     Section(
@@ -66,7 +66,7 @@ SECTIONS = (
         ("wgmma-", "descriptor-", "mma-", "fragment-", "matrix-", "canonical-"),
         frozenset({"descriptor"}),
     ),
-    Section("Everything else", "Arguments, files, notations, launches, layouts, banks."),
+    Section("Everything else", "These rules are about arguments, files, notations, launches, layouts and banks."),
 )
 
 
@@ -85,7 +85,7 @@ def belongs(row, section):
 
 
 def example_lines(row):
-    """The two examples, and what is said of the second."""
+    """The two examples, and the message for the second."""
     if isinstance(row.passing, str) and isinstance(row.failing, str) and "\n" in row.failing:
         yield from kernel_lines(row)
     else:
@@ -95,11 +95,11 @@ def example_lines(row):
 
 
 def kernel_lines(row):
-    """Of two kernels, what sets them apart."""
+    """The differences of the two kernels."""
     compared = difflib.unified_diff(row.failing.splitlines(), row.passing.splitlines(), lineterm="", n=2)
     _, _, _, *lines = compared  # two file names, and where the first difference is
     shown = [" …" if line.startswith("@@") else line for line in lines]
-    yield "The kernel that breaks it, with what would keep it (`+`) and what would not be there (`-`):\n"
+    yield "The kernel that breaks the rule, and the change to one that keeps it (`+` lines are added, `-` lines removed):\n"
     yield "\n".join(["```diff", *shown, "```"])
 
 
@@ -122,7 +122,7 @@ def rule_lines(row):
     yield f"### {row.name}\n"
     yield f"{escaped(row.demand)}\n"
     facts = dict(draw_rule(row)["facts"].rows)
-    told = [facts[label] for label in ("basis", "the chip answers", "speaks of", "architectures") if label in facts]
+    told = [facts[label] for label in ("basis", "the chip answers", "applies to", "architectures") if label in facts]
     yield escaped(" · ".join([f"{row.severity}, {told[0]}", *told[1:], f"source: {row.source}"])) + "\n"
     if row.passing is not None and row.failing is not None:
         yield from example_lines(row)

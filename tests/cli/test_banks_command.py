@@ -278,7 +278,7 @@ TEXT = ["--layout", "(64,64):(64,1)", "--bits", "16"]
         (["64x64", "bf16", "--bits", "8"], "--bits is for a --layout"),
         (["64x64", "bf16", "--shape", "32x32"], "--shape is for a --layout"),
         (["64x64", "bf16", "--unit", "elements"], "--unit is for a --layout"),
-        (["64x64", "bf16", "--op", "ld.b32"], "--op is what --tv loads"),
+        (["64x64", "bf16", "--op", "ld.b32"], "--op is the operation of --tv"),
         (["64x64", "bf16", "--max-padding", "16"], "--max-padding is for --fix"),
         ([*TEXT, "--swizzle", "128B"], "--swizzle describes a TILE"),
         ([*TEXT, "--pad", "16"], "--pad describes a TILE"),

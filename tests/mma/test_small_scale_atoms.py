@@ -82,7 +82,7 @@ def test_what_no_document_says_is_refused(ask):
         ask(ts.scale_layout(8, 256, "nvfp4", atom="8x4"))
     (violation,) = refused.value.violations
     assert violation.rule == "scale-atom-copy"
-    assert "no document we know says" in violation.limit
+    assert "we found no documentation" in violation.limit
 
 
 def test_bytes_of_the_other_layout_are_refused_by_their_number():

@@ -195,7 +195,7 @@ def page():
     lines = [
         "# Symptoms",
         "",
-        "What you see, what it may be, and the command that tests it. `tilescope explain` takes the same words, an error code or",
+        "Symptoms, their causes, and a command that tests each cause. `tilescope explain` takes the same words, an error code or",
         "an error's name:",
         "",
         "```console",

@@ -118,7 +118,7 @@ class KernelLoop(Value):
 
 @dataclass(frozen=True, slots=True)
 class KernelStep(Value):
-    """A step of a role with tiles: those that it reads, including a and b of a product, and those that it writes."""
+    """A step of a role: the tiles that it reads, including a and b of a product, and those that it writes."""
 
     role: str
     operation: Operation

@@ -92,8 +92,9 @@ FRAGMENT_ORDER = rule(
 class Fragment(Value):
     """One operand in registers: (thread, value) ↔ (row, column).
 
-    Coordinates are (m, k) for A, (k, n) for B, (m, n) for C and D; for a sparse A they are (m, stored k), for its metadata E
-    (m, group). `matrices` are several alike, as of ldmatrix.x4. For wgmma the threads are the 128 of the warpgroup.
+    Coordinates are (m, k) for A, (k, n) for B, (m, n) for C and D; for a sparse A they are (m, stored k), for its
+    metadata E (m, group). `matrices` is the number of equal matrices, as of ldmatrix.x4. For wgmma the threads are the
+    128 of the warpgroup.
 
     >>> a = fragment("mma.m16n8k8", operand="A", data_type="bf16")
     >>> a.coord(22, 0), a.coord(22, 1), a.holder(5, 4)

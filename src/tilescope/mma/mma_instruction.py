@@ -142,7 +142,7 @@ def _row(
 
 
 # PTX ISA, "Matrix multiply-accumulate operation using mma" and "Asynchronous warpgroup level matrix
-# instructions". e2m1, e2m3 and e3m2 of m16n8k32 lie in bytes of their own.
+# instructions". e2m1, e2m3 and e3m2 of m16n8k32 are stored in one byte each.
 # fmt: off
 INSTRUCTIONS = (
     #    name              A, B    per register  C, D       feature

@@ -92,7 +92,7 @@ SCALE_ATOM_COPY = rule(
     "tcgen05.cp and tcgen05.mma support only scale factors in 128x4 atoms.",
     argument="atom",
     found="scale factors in {atom} atoms",
-    limit="no document we know says how {atom} atoms get to tensor memory",
+    limit="we found no documentation of how {atom} atoms are copied to tensor memory",
     fix='Repack them: ts.pack_scales(ts.unpack_scales(packed, shape, atom="{atom}")).',
     source="PTX ISA, tcgen05.mma: Block scaling; TensorRT-LLM and FlashInfer for the 8x4 layout",
     architectures=BLACKWELL,

@@ -1,4 +1,4 @@
-"""What is asked of the planner: a tile, who reads it, how it gets there.
+"""The request to the planner: a tile, its reader, and how it is copied.
 
 tile (mn, k)     128 x 64 bf16, K-major                     MN-major
                  ┌──── k ────┐                              ┌──── mn ────┐
@@ -63,7 +63,7 @@ PLAN_CARD = rule(
 def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tuple[Arch, Card | None]:
     """The architecture and the card that two arguments name; the card is None where no card of the architecture is known.
 
-    A card has its architecture; an architecture, or the name of a device in its place, has the card that stands for it.
+    A card has its architecture; an architecture, or the name of a device in its place, has its default card.
 
     >>> [row.name for row in resolved(None, "RTX 4090")], [row.name for row in resolved("RTX4090", None)]
     (['sm_89', 'RTX 4090'], ['sm_89', 'RTX 4090'])
@@ -337,7 +337,7 @@ PATTERN_FOR_STORE = PLAN_PATTERN.worded(
 
 
 def _contradictions(problem: Problem) -> Iterator[Obstacle]:
-    """Arguments that do not go together, whatever the candidate."""
+    """Arguments that contradict each other for every candidate."""
     core = problem.tensor_core
     if problem.for_tensor_core and core is not None:
         yield from missing_consumer(PLAN_CONSUMER.wording, core.name, problem.arch)

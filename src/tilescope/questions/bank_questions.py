@@ -156,7 +156,7 @@ def _refuse_misuse(asked: Asked) -> None:
         "--fix needs a tile, such as 64x64 bf16, or a --layout, and patterns alone.",
     )
     refuse(has_tile and "data_type" not in asked, "a tile needs the type of its elements, such as 64x64 bf16.")
-    refuse("op" in asked and not has_tv, "--op is what --tv loads or stores with; a --pattern names its own.")
+    refuse("op" in asked and not has_tv, "--op is the operation of --tv; a --pattern contains its operation.")
     refuse("max_padding_bytes" in asked and not fix, "--max-padding is for --fix, which tries paddings.")
     for row, reason in _out_of_place(has_tile=has_tile, has_text=has_text):
         refuse(row.name in asked, f"{row.option.split()[0]} {reason}")
@@ -167,7 +167,7 @@ def _out_of_place(*, has_tile: bool, has_text: bool) -> Iterator[tuple[Input, st
     if not has_tile:
         for row in TILE_OPTIONS:
             if row.name != "major":
-                yield row, "describes a TILE such as 64x64 bf16; a --layout says it in its own text."
+                yield row, "describes a TILE such as 64x64 bf16; a --layout contains it in its text."
     if not has_text:
         for row in LAYOUT_OPTIONS:
             yield row, "is for a --layout; a TILE and its TYPE say it themselves."

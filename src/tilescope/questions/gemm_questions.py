@@ -102,7 +102,7 @@ def gemm_answer(asked: Asked) -> Answer:
     refuse_misuse(asked)
     refuse(
         "operand" in asked and "element" not in asked,
-        "--operand is the one whose element is followed: give it with --element MN,K.",
+        "--operand selects the operand of --element MN,K: pass both options.",
     )
     call = Call(plan_gemm, (*asked["shape"], asked["data_type"]), asked.options(GEMM_OPTIONS), "gemm")
     try:

@@ -119,7 +119,7 @@ def _refuse_planning(asked: Asked) -> None:
     for row in (*PIPELINE_INPUTS, *PROBLEM_OPTIONS):
         refuse(
             row.name in asked,
-            f"{row.option} is for a pipeline that is planned, such as 128x64 bf16; a description says it itself.",
+            f"{row.option} is for a pipeline that is planned, such as 128x64 bf16; a description contains it.",
         )
 
 

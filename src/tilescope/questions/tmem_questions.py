@@ -153,7 +153,7 @@ def _summarize_budget(budget: TmemBudget) -> FirstLine:
     if budget.fits:
         return make_line(
             "{parts:part} fit: {columns} of {most} columns[[, {shared} of them in free lanes of another's columns]]; "
-            "ask tcgen05.alloc for {alloc}.",
+            "request {alloc} from tcgen05.alloc.",
             **facts,
         )
     sentence = filled("{parts:part} do not fit: {columns} columns, tensor memory has {most}.", facts)

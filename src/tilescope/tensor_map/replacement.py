@@ -138,17 +138,17 @@ class KeptValue(NamedTuple):
 
 KEPT_VALUES = {  # by PTX field; a dim of 0 is stored as 2^32, and is often that of an empty group, which is not loaded
     "global_address": KeptValue(
-        "a map keeps addresses below 2^57", 0, ADDRESS_END - ALIGNMENT_BYTES, step=ALIGNMENT_BYTES
+        "a map stores addresses below 2^57", 0, ADDRESS_END - ALIGNMENT_BYTES, step=ALIGNMENT_BYTES
     ),
     "global_stride": KeptValue(
-        "a map keeps strides as multiples of 16 bytes, below 2^40",
+        "a map stores strides as multiples of 16 bytes, below 2^40",
         0,
         STRIDE_END_BYTES - ALIGNMENT_BYTES,
         step=ALIGNMENT_BYTES,
         how="pad the rows to a multiple of 16 bytes",
     ),
-    "box_dim": KeptValue("a map keeps boxes of 1 to 256 elements", 1, LARGEST_BOX_EXTENT),
-    "element_stride": KeptValue("a map keeps element strides of 1 to 8", 1, LARGEST_ELEMENT_STRIDE),
+    "box_dim": KeptValue("a map stores boxes of 1 to 256 elements", 1, LARGEST_BOX_EXTENT),
+    "element_stride": KeptValue("a map stores element strides of 1 to 8", 1, LARGEST_ELEMENT_STRIDE),
 }
 
 

@@ -121,7 +121,7 @@ def _verdicts(readings: WordReadings, barriers: Mapping[str, Mbarrier | Mbarrier
             rows.append((word.name, "no", f"{first.found}; {first.limit}"))
     for name, barrier in barriers.items():
         rows.append((name, "yes", barrier.state))
-    return Table(rows, ("read as", "", "what it says, or why it is none"))
+    return Table(rows, ("read as", "", "meaning, or why it does not apply"))
 
 
 def _word_parts(word: Inspection, rows: int | None) -> dict[str, Part]:

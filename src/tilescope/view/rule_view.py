@@ -1,4 +1,4 @@
-"""The drawings of a rule with its two examples, and of a diagnosis with the causes of what was seen."""
+"""The drawings of a rule with its two examples, and of a diagnosis with the causes of a symptom."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tilescope.view.tensor_map_view import violation_words
 from tilescope.view.topic_view import list_candidates
 
 _SEVERITY = {
-    "error": "error: what breaks it is refused",
-    "warning": "warning: what breaks it is accepted, but wrong or forbidden by the documentation",
+    "error": "error: refused",
+    "warning": "warning: accepted, but wrong or forbidden by the documentation",
     "note": "note: advice",
 }
 _SUBJECT = {"tiled": "tiled maps", "im2col": "im2col maps", "wide": "im2col-wide maps", "instruction": "copies"}
 _ALSO_SHOWN = 3
-_CAUSES_IN_FULL = 4  # of something seen; the others follow as a list
+_CAUSES_IN_FULL = 4  # of a symptom; the others follow as a list
 _NEAREST_SHOWN = 5
 
 
@@ -41,7 +41,7 @@ def draw_rule(rule: Rule) -> Drawing:
     facts = {
         "severity": _SEVERITY[rule.severity],
         "the chip answers": "" if rule.code is None else f"error {rule.code}, {_fault_name(rule.code)}",
-        "speaks of": ", ".join(_SUBJECT.get(subject, subject) for subject in rule.subjects),
+        "applies to": ", ".join(_SUBJECT.get(subject, subject) for subject in rule.subjects),
         "architectures": ", ".join(rule.architectures),
         "basis": "measured on a card" if rule.basis == "measured" else "documented",
         "source": rule.source,
@@ -58,19 +58,19 @@ def draw_rule(rule: Rule) -> Drawing:
 
 
 def _fault_name(code: int) -> str:
-    """What CUDA calls an error that ends a kernel."""
+    """CUDA's name of an error that ends a kernel."""
     return FAULTS[code].fault if code in FAULTS else CUDA_ERROR[code].words
 
 
 def _examples(passing: Example, failing: Example) -> list[tuple[str, str]]:
-    """The two examples: what they share, and what sets them apart."""
+    """The two examples: their common arguments, and those that differ."""
     if isinstance(passing, str) or isinstance(failing, str):
-        return [*_expression_rows("keeps it", str(passing)), *_expression_rows("breaks it", str(failing))]
+        return [*_expression_rows("passes", str(passing)), *_expression_rows("fails", str(failing))]
     shared = {name: value for name, value in passing.items() if failing.get(name) == value}
     keeps = {name: value for name, value in passing.items() if failing.get(name) != value}
     breaks = {name: value for name, value in failing.items() if passing.get(name) != value}
     both = [("both", _show_arguments(shared))] if shared else []
-    return [*both, ("keeps it", _show_arguments(keeps)), ("breaks it", _show_arguments(breaks))]
+    return [*both, ("passes", _show_arguments(keeps)), ("fails", _show_arguments(breaks))]
 
 
 def _expression_rows(label: str, expression: str) -> list[tuple[str, str]]:
@@ -87,7 +87,7 @@ def _show_arguments(arguments: Mapping[str, object]) -> str:
 
 
 def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
-    """What was seen, its causes in order, how to tell them apart, and what tests each.
+    """The symptom, its causes in order, how to distinguish them, and the test for each.
 
     >>> from tilescope.symptoms import diagnose
     >>> print(draw_diagnosis(diagnose("201")).text(width=72).splitlines()[0])

@@ -73,7 +73,7 @@ def _colour_rules(colour: Colour) -> str:
 
 
 def hatchings(ground: str = "") -> str:
-    """Thin diagonals for the colours that stand for no data; on a "light" or "dark" `ground` a white one is see-through."""
+    """Thin diagonals for the colours without data; on a "light" or "dark" `ground` a white one is transparent."""
     return "".join(
         f'<pattern id="{_pattern_id(colour)}" width="6" height="6" patternUnits="userSpaceOnUse">'
         f'<rect width="6" height="6" fill="{_hatched_fill(colour, ground)}"/>'

@@ -147,7 +147,7 @@ def _recording(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteResult(Value):
-    """What came of one suite."""
+    """The result of one suite."""
 
     suite: str
     cases: int
@@ -167,7 +167,7 @@ class Verification(MadeOnCard):
 
     @property
     def agrees(self) -> bool:
-        """Whether the card did what tilescope says in every case."""
+        """Whether the card agreed with tilescope in every case."""
         return all(suite.equal == suite.cases for suite in self.suites)
 
 
@@ -266,7 +266,7 @@ def replay(capture: Capture, progress: Progress | None = None) -> Verification:
 def _compare_outcomes(
     suite: Suite, cases: Sequence[Case], results: Iterable[Outcome], progress: Progress | None, *, first: int = 0
 ) -> tuple[SuiteResult, Recording]:
-    """How many results are what tilescope says, and what is worth keeping of them; `first` is the number of the first case."""
+    """How many results are as predicted, and the differences to report; `first` is the number of the first case."""
     start = time.monotonic()
     equal = 0
     difference = ""
@@ -293,7 +293,7 @@ def _compare_outcomes(
 
 
 def verification_line(verification: Verification) -> FirstLine:
-    """Whether the card did what tilescope says."""
+    """Whether the card agreed with tilescope."""
     cases = sum(suite.cases for suite in verification.suites)
     equal = sum(suite.equal for suite in verification.suites)
     if verification.agrees:

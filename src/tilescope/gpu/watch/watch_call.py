@@ -226,7 +226,7 @@ class Call:
         return tuple(Frame(file, int(place, base), function) for _, file, place, function in lines)
 
     def _arrays(self) -> dict[str, tuple[int, ...] | None]:
-        """The arrays that were passed, as long as the rank says; None where one could not be read."""
+        """The arrays that were passed, as long as the rank implies; None if one could not be read."""
         encoded = self.function.map_class
         arrays: dict[str, tuple[int, ...] | None] = {}
         if encoded is None or not self._is_rank:
@@ -263,7 +263,7 @@ class Call:
         return ({} if before is None else before.to_dict()) | {"address": self.record.address}
 
     def told(self, word: str) -> str | None:
-        """What the line that begins with this word says."""
+        """The rest of the line that begins with this word."""
         return next((fields[0] for name, *fields in self._lines if name == word and fields), None)
 
     @property
@@ -282,7 +282,7 @@ class Call:
 
     @property
     def asked(self) -> MapArguments:
-        """The arguments of the map for its own architecture, or the newest known; of a map that is not, an address alone."""
+        """The arguments of the map for its own architecture, or the newest known; of an invalid map only the address."""
         arguments = self.arguments if "kind" in self.arguments else _ANY_MAP | self.arguments
         if self.arch is not None and self.arch not in ARCH:
             newest = list(ARCH)[-1]
@@ -291,7 +291,7 @@ class Call:
 
     @property
     def decoded(self) -> AnyMap | None:
-        """The map that lies in memory after the call; None where its bytes are another architecture's, or no map."""
+        """The map in memory after the call; None if its bytes are another architecture's, or not a map."""
         if self.descriptor is None or self.arch != DECODED_ARCH:
             return None
         try:
@@ -302,7 +302,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A call, what the rules say of it, and what follows from comparing that with the driver's answer."""
+    """A call, its violations, and the comparison with the driver's result."""
 
     call: Call
     report: MapReport
@@ -378,7 +378,7 @@ def narrow_rows(tensor_map: AnyMap | None) -> tuple[Violation, ...]:
 
 
 def _difference(call: Call, tensor_map: AnyMap | None) -> str:
-    """How the 128 bytes that the driver wrote differ from what they should say; empty where they do not."""
+    """How the 128 bytes that the driver wrote differ from the expected ones; empty if they do not."""
     if call.descriptor is None or call.arch != DECODED_ARCH or tensor_map is None:
         return ""
     try:

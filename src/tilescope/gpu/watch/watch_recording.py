@@ -80,7 +80,7 @@ class RecordedLaunch(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What was recorded, what was left out, and whether the card's bytes after it are known."""
+        """The recorded data, the omitted data, and whether the card's bytes after the launch are known."""
         launch = self.launch
         kept_bytes = sum(array.nbytes for name, array in self.arrays.items() if name.startswith("memory"))
         missing_bytes = sum(allocation.missing_bytes for allocation in launch.memory)

@@ -4,7 +4,7 @@
           ▲                          │ cuInit loads watch_library (CUDA_INJECTION64_PATH)
           └───── unix socket ────────┘ one packet a call, each with the process it is from
 
-The program keeps its terminal, its signals and its exit status. What tilescope has to say goes to stderr.
+The program keeps its terminal, its signals and its exit status. tilescope prints to stderr.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _poll_exit(pid: int) -> int | None:
 
 def _end_by(number: int) -> int:
     """End by the signal that ended the program, without a second core dump."""
-    import resource  # of Unix alone; this module can be imported everywhere
+    import resource  # only on Unix; this module can be imported everywhere
 
     sys.stdout.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -148,7 +148,7 @@ class Reader:
         self.sockets: dict[socket.socket, Process | None] = {listener: None}
 
     def take(self, seconds: float) -> bool:
-        """Take what lies in the sockets, or comes within this time; whether there was anything."""
+        """Read what is in the sockets, or arrives within this time; whether there was anything."""
         ready = select.select(self.sockets, [], [], seconds)[0]
         for connection in ready:
             process = self.sockets[connection]
@@ -210,11 +210,11 @@ class Teller:
     verbose: bool
     as_json: bool
     out: IO[str] | None
-    is_quiet: bool = False  # one line at the end alone
+    is_quiet: bool = False  # only one line at the end
     heard: list[tuple[Verdict, Process]] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     unwatched: list[str] = field(default_factory=list)
-    told: dict[tuple[Hashable, ...], int] = field(default_factory=dict)  # the process of which it was told
+    told: dict[tuple[Hashable, ...], int] = field(default_factory=dict)  # the process that was reported
     failures: set[str] = field(default_factory=set)
     kernels: list[str] = field(default_factory=list)  # launched, where a launch is to be recorded
     recorded: list[str] = field(default_factory=list)  # files of the library
@@ -289,7 +289,7 @@ class Teller:
         self._write("\n".join(lines))
 
     def _write_out(self, verdict: Verdict) -> None:
-        """One line into the file of maps; if there is no room for it, no more are written."""
+        """One line into the file of maps; if the disk is full, no more are written."""
         if self.out is None:
             return
         try:
@@ -302,7 +302,7 @@ class Teller:
             self.out = None
 
     def tell_recording(self, recording: Recording) -> None:
-        """Write the launch that was recorded, or say why there is none."""
+        """Write the recorded launch, or report why there is none."""
         for reason in self.unrecorded:
             self.say(f"the launch was not recorded: {reason}.")
         if not self.recorded:

@@ -20,7 +20,7 @@ _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
 
 @dataclass(frozen=True, slots=True)
 class HeldSignals:
-    """The signals that wait to be handed on, and what was blocked before."""
+    """The signals to pass on, and those that were blocked before."""
 
     numbers: frozenset[signal.Signals]
     blocked_before: frozenset[int]
@@ -40,7 +40,7 @@ class HeldSignals:
 
 @contextmanager
 def hold_signals() -> Iterator[HeldSignals]:
-    """Block signals until they are handed on to the program; those that arrive after its end are dropped."""
+    """Block signals until they are passed on to the program; those that arrive after its end are dropped."""
     handed_on = [signal.Signals[name] for name in _HANDED_ON]
     numbers = frozenset(number for number in handed_on if signal.getsignal(number) is not signal.SIG_IGN)
     before = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, numbers))

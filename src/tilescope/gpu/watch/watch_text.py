@@ -195,7 +195,7 @@ def _functions(library: Path, frames: Sequence[Frame]) -> Iterator[tuple[Frame, 
 
 
 def _output(tool: str, *arguments: str) -> list[str]:
-    """The lines that a tool of binutils prints, which a C compiler brings along; none where it is missing or slow."""
+    """The output lines of a tool of binutils, which is installed with C compilers; none if it is missing or slow."""
     try:
         done = subprocess.run([tool, *arguments], capture_output=True, timeout=_SYMBOLISE_SECONDS, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):

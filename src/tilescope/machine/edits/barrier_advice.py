@@ -57,7 +57,7 @@ IDLE_BARRIER = rule(
 )
 NOT_TRIED = IDLE_BARRIER.worded(
     argument="advice",
-    found="which barriers order nothing was not tried: {reason}",
+    found="redundant barriers were not searched: {reason}",
     limit="advice needs runs that show what every barrier orders",
     fix="{remedy}",
 )

@@ -137,7 +137,7 @@ FAILURE = rule(
     argument="{where}",
     found=_FOUND,
     limit="the chip answers with error {code}, unspecified launch failure",
-    fix="Look at what led the thread there.[[ Rule {rule_name} says more.]]",
+    fix="Find out why the thread reached it.[[ Rule {rule_name} says more.]]",
     source=_SOURCE,
     basis="measured",
     code=719,
@@ -174,7 +174,7 @@ MAP_EDIT = rule(
     "Values that tensormap.replace writes into a map fit into the field: strides are multiples of 16 bytes, boxes "
     "have 1 to 256 elements.",
     argument="{field}",
-    found="at {where} {field}[[{place}]] = {value} is written into a tensor map, which keeps {kept}",
+    found="at {where} {field}[[{place}]] = {value} is written into a tensor map, which stores {kept}",
     limit="{keeps}; the instruction reports nothing, and copies go by what the map keeps",
     fix="Use {instead}[[: {how}]].",
     source='PTX ISA, "tensormap.replace"',

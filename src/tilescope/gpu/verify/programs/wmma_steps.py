@@ -65,7 +65,7 @@ def _of_row(row: Instruction) -> list[Wmma]:
 
 
 def _words(data_type: DataType) -> tuple[str, ...]:
-    """What may stand in the opcode beside layouts, shape and types."""
+    """The possible modifiers of the opcode besides layouts, shape and types."""
     if data_type.name == "b1":
         return ("xor.popc", "and.popc")
     if data_type.name == "float64":
@@ -84,7 +84,7 @@ def _opcode(layout: str, d: str, a: str, c: str, word: str) -> str:
 
 
 def wmma(builder: ProgramBuilder) -> None:
-    """One wmma.mma of every warp; each operand is loaded from shared memory, or lies in registers."""
+    """One wmma.mma of every warp; each operand is loaded from shared memory, or is in registers."""
     random = builder.random
     instruction = random.choice(wmmas())
     multiply = instruction.multiply
@@ -125,7 +125,7 @@ def _operand(builder: ProgramBuilder, one: Wmma, part: _Part) -> list[Register]:
 
 
 def _store(builder: ProgramBuilder, one: Wmma, part: _Part, d: list[Register]) -> None:
-    """Every warp stores D to its own part of shared memory, and threads read a piece of what lies there then."""
+    """Every warp stores D to its own part of shared memory, and threads then read a piece of it."""
     size_bytes = _PART_BYTES * builder.threads // WARP_LANES
     base = builder.shared(size_bytes, 128)
     before = builder.picks("u32", 4)
@@ -146,7 +146,7 @@ def _store(builder: ProgramBuilder, one: Wmma, part: _Part, d: list[Register]) -
 
 
 def _fill_operand(builder: ProgramBuilder, values: list[Register], base: int, size_bytes: int) -> list[str]:
-    """Lines by which all threads fill a part of shared memory; %t0 is where the thread's first 16 bytes lie, less `base`."""
+    """Lines by which all threads fill a part of shared memory; %t0 is the address of the thread's first 16 bytes, minus `base`."""
     lines = ["mad.lo.u32 %t0, %thread, 16, %smem;"]
     for number, offset in enumerate(range(0, size_bytes, 16 * builder.threads)):
         first = number % len(values)

@@ -75,11 +75,11 @@ class Suite:
 
     name: str
     draw: Callable[[random.Random, str], Case | None]  # for an architecture; None or a RuleError: draw again
-    predict: Callable[[Case], Sequence[Piece]]  # a FaultError says that the card ends with it
+    predict: Callable[[Case], Sequence[Piece]]  # a FaultError predicts that the card ends with it
     run: Callable[[Device, list[Case]], Iterable[Result]]  # the arrays of cases of one kind, in a child process
     kernels: tuple[str, ...] = ()  # files that `run` launches from
     kind: Callable[[Case], str] = lambda _case: ""  # cases of one kind run together
-    count: int = 2000  # cases, unless told otherwise
+    count: int = 2000  # default number of cases
     together: int = 250  # cases that a child is sent at once
     feature: str = "tma"  # what an architecture must have (see arch.py)
     children: int = 1  # processes side by side: more where most cases kill theirs
@@ -91,7 +91,7 @@ class Suite:
     every: Callable[[str], Sequence[Case]] | None = None
 
     def cases(self, count: int, seed: int, arch: str) -> list[Case]:
-        """The first `count` cases of a seed. A case has a generator of its own, so case 7 is the same in any count.
+        """The first `count` cases of a seed. A case has a separate generator, so case 7 is the same in any count.
 
         Where all cases can be listed, they come in their order if all are wanted, else in the order of the seed.
         """
@@ -112,7 +112,7 @@ class Suite:
                 return case
 
     def expected(self, case: Case) -> Outcome:
-        """What tilescope says of a case."""
+        """The prediction for a case."""
         try:
             return Outcome(b"".join(piece.numbers.tobytes() for piece in self.predict(case)))
         except FaultError as fault:
@@ -211,7 +211,7 @@ SUITE_NAMES = tuple(_MODULE)
 
 
 def suite_named(name: str) -> Suite:
-    """The suite called `name`; its module is imported when it is asked for.
+    """The suite called `name`; its module is imported on first use.
 
     >>> suite_named("loads").count
     2000

@@ -90,7 +90,7 @@ def draw_copy(
 
 
 def _only_legal(case: Case | None) -> Case | None:
-    """A copy that tilescope says the chip executes; what it refuses, by a RuleError, belongs to the suite of faults."""
+    """A copy that the chip should execute without a fault; copies refused by a RuleError belong to the suite of faults."""
     if case is not None:
         predict_copy(case)
     return case
@@ -177,7 +177,7 @@ def _candidates(
 
 
 def predict_copy(case: Case) -> list[Piece]:
-    """What the emulator says of a case."""
+    """The emulator's result of a case."""
     if _kernel(case) == "to_global":
         before = _memory_before(case)
         after = before.copy()
@@ -282,7 +282,7 @@ def _run_stores(device: Device, cases: list[Case], source: int) -> list[list[Pie
 
 
 def _run_loads(device: Device, cases: list[Case], source: int, *, blocks: int) -> list[list[Piece]]:
-    """Loads of cases that take so many blocks each."""
+    """Loads of cases with this many blocks each."""
     tensors = [source + case.get("source", 0) for case in cases]
     words = np.empty((len(cases), blocks), "<u8")
     images = np.empty((*words.shape, IMAGE_BYTES), np.uint8)

@@ -90,7 +90,7 @@ def _run_kernel(device: Device, case: Case) -> Result:
 
 
 def smallest_program(case: Case, measured: Outcome) -> Program | None:
-    """The part of a program that the first differing result depends on; None where all are equal, or nothing came back.
+    """The part of a program that the first differing result depends on; None if all are equal, or nothing was returned.
 
     None for a whole kernel too: nothing can be left out of it.
 

@@ -178,7 +178,7 @@ def _swizzles(arch: str) -> list[str]:
     return [name for name, feature in features.items() if feature and Arch.named(arch).has(feature)]
 
 
-_ENCODED_ARCH = "sm_90"  # whose 128 bytes tilescope knows; elsewhere the verdict alone is compared
+_ENCODED_ARCH = "sm_90"  # whose 128 bytes tilescope can encode; elsewhere only the verdict is compared
 _CORNER_EDGES = (-32769, -32768, -129, -128, -17, -16, 15, 16, 127, 128, 32767, 32768)
 # Of every argument, the values at and just beyond the edge of what the driver takes
 _EDGES: dict[str, Sequence[int | str]] = {

@@ -41,7 +41,7 @@ def _draw_sequence(random: random.Random, _arch: str) -> Case:
         if operation == "complete_tx" and state.tx_bytes > 0 and random.random() < 0.6:
             argument = state.tx_bytes  # ends the phase, if no arrival is missing
         if operation == "arrive_drop" and argument >= state.count:
-            continue  # a barrier that waits for nobody
+            continue  # a barrier that expects no arrival
         try:
             state = _after(state, operation, argument)
         except RuleError:
@@ -136,7 +136,7 @@ def _draw_misuse(random: random.Random, arch: str) -> Case | None:
 
 
 def _steps(random: random.Random, kind: str) -> list[tuple[str, int]]:
-    """Operations on one barrier, the last of which brings what it still takes, or more."""
+    """Operations on one barrier, the last of which makes the missing arrivals, or more."""
     count = random.choice((1, 2, 7, random.randint(1, 200)))
     if kind == "arrivals":
         return [("init", count + 1), ("arrive", 1), ("arrive", max(1, count + random.choice((-1, 0, 1, 5))))]

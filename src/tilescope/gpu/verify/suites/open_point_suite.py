@@ -5,7 +5,7 @@ remote_arrivals   mbarrier.arrive and waits across blocks without a scope: wheth
 pair_exits        a block of a pair that leaves before the other's commit arrives at it: nothing, a fault, or a hang
 rates             microseconds of emitted GEMMs, by which plans of this architecture can be weighed
 
-Only shifts have a right answer here. Of the others the capture keeps what the card did, and the note says it.
+Only shifts have a right answer here. For the others, the capture stores what the card did, and the note describes it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _note_remote_arrivals(cases: Sequence[Case], outcomes: Sequence[Outcome]) ->
 
 
 def _judge_remote_arrival(case: Case, outcome: Outcome) -> str:
-    """With .cluster nothing is stale; the default is what is asked."""
+    """With .cluster nothing is stale; the default is the open question."""
     if case["scope"] == "cluster" and int.from_bytes(outcome.data or b"", "little"):
         return "a round read what was written before, behind an arrival of scope cluster"
     return ""
@@ -100,7 +100,7 @@ def _note_pair_exits(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
 
 
 def _judge_pair_exit(case: Case, outcome: Outcome) -> str:
-    """A pair whose blocks both wait ends; the other case is what is asked."""
+    """A pair whose blocks both wait ends; the other case is the open question."""
     if not case["early"] and outcome.ended:
         return f"the pair ended with {outcome.ended}, though no block left early"
     return ""

@@ -71,13 +71,13 @@ def _draw_descriptor(random: random.Random, arch: str) -> Case | None:
         "base_offset": random.choice((0, 0, 0, random.randrange(8))) if swizzle != "none" else 0,
     }
     if (swizzle == "128B_ATOM_32B") != (data_type == "tf32" and major == "MN"):
-        return None  # MN-major 32-bit elements lie in atoms of 32 bytes, and nothing else does
+        return None  # MN-major 32-bit elements are in atoms of 32 bytes, and nothing else is
     addresses = _addresses(case)
     return case if addresses.min() >= 0 and addresses.max() < _READ_BYTES else None
 
 
 def _core(case: Case) -> _Core:
-    return _CORES[case.get("core", "wgmma")]  # captures of Hopper cards may not say
+    return _CORES[case.get("core", "wgmma")]  # captures of Hopper cards may omit it
 
 
 def _k(row: DataType) -> int:
@@ -140,7 +140,7 @@ def _run_descriptors(device: Device, cases: list[Case]) -> Iterator[list[Array]]
         threads=128,
         smem_bytes=_READ_BYTES + unit.size,
     )
-    if is_wgmma:  # whose accumulators lie in registers
+    if is_wgmma:  # whose accumulators are in registers
         accumulator = fragment(f"wgmma.m64n64k{k}", "D", "f32" if row.is_float else "s32")
         products = np.array([[accumulator.collect(words) for words in passes] for passes in products])
     for case, matrix in zip(cases, products, strict=True):

@@ -23,7 +23,7 @@ _MAX_ROUNDS = 6000  # of a loop
 
 
 class NotRunnableError(Exception):
-    """The interpreter has no way to run this pipeline, or it would fault; the text says why."""
+    """The interpreter cannot run this pipeline, or it would fault; the text gives the reason."""
 
 
 class Action(NamedTuple):

@@ -15,7 +15,7 @@ Random: TypeAlias = random.Random
 
 
 def change(random: Random, data: Data) -> None:
-    """Change one thing of a pipeline, whatever comes of it."""
+    """Change one thing of a pipeline, with any consequence."""
     lists = list(_step_lists(data))
     if random.random() < 0.4:
         steps = random.choice(lists)

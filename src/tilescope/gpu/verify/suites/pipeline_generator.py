@@ -26,10 +26,10 @@ _ALL_BLOCKS = 15  # the bar of all threads of a block, in these pipelines
 
 
 class Group(NamedTuple):
-    """The threads of a role that reads or writes slots, and how they say that they are done."""
+    """The threads of a role that reads or writes slots, and how they signal that they are done."""
 
     threads: int
-    syncs: bool  # they meet at a bar and one thread arrives; otherwise every warp arrives
+    syncs: bool  # they synchronize at a bar and one thread arrives; otherwise every warp arrives
 
     @classmethod
     def drawn(cls, random: Random) -> Group:
@@ -149,7 +149,7 @@ def _ring(random: Random) -> Data:
 
 
 def _with_init(random: Random, data: Data) -> Data:
-    """Now and then the first role initialises the barriers, and all threads of the block meet before they are used."""
+    """Sometimes the first role initialises the barriers, and all threads of the block synchronize before they are used."""
     if random.random() < 0.25:
         meeting: Data = {"sync": _ALL_BLOCKS}
         for role in data["roles"]:
@@ -408,7 +408,7 @@ def _meeting(random: Random) -> list[Data]:
 
 
 def _token(random: Random) -> Data:
-    """A token goes round the blocks of a cluster; whoever has it fills its slot and reads it."""
+    """A token is passed around the blocks of a cluster; the block that has it fills its slot and reads it."""
     blocks = random.choice((2, 4))
     count = random.randint(1, 5)
     group = Group.drawn(random)

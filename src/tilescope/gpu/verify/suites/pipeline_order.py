@@ -100,14 +100,14 @@ class Order:
         self.cluster_members = {number for number, agent in enumerate(agents) if agent.actions}
         self.cluster_came: set[int] = set()
         self.places = [0] * len(agents)
-        self.waiting: dict[int, int] = {}  # agents at a meeting, and the generation that they wait to see the end of
+        self.waiting: dict[int, int] = {}  # agents at a barrier, and the generation whose end they wait for
         self.cluster_waits: Counter[int] = Counter()
         self.filled_bytes: Counter[tuple[int, int, Filler]] = Counter()  # of a slot in a block, by what fills it
         self.groups: Counter[int] = Counter()  # of cp.async, closed by an agent
         self.seen = Seen()
 
     def run(self, turns: Sequence[int], *, eager: bool) -> Seen:
-        """Act until nobody can."""
+        """Act until no agent can."""
         moved = True
         while moved:
             moved = False
@@ -135,7 +135,7 @@ class Order:
         return True
 
     def _passes(self, number: int, agent: Agent, action: Action) -> bool:
-        """Whether an action that waits need not wait any more; arrives at a meeting when it is first asked."""
+        """Whether an action no longer needs to wait; arrives at a barrier when it is first called."""
         if action.op in ("wait", "tail"):
             barrier = self.barriers[agent.block, action.targets[0]]
             if not barrier.is_ready:

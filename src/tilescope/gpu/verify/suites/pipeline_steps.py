@@ -66,7 +66,7 @@ _WARPS_MEET_AFTER = (("init",), ("wait",), ("wait_group", _GROUPS.index("bulk"))
 
 
 class Place(NamedTuple):
-    """What a row of integers stands for."""
+    """The meaning of a row of integers."""
 
     agent: str
     action: Action
@@ -243,7 +243,7 @@ class Encoded:
 
 
 def _plain_row(action: Action) -> list[int]:
-    """An action that acts on no slot, and on its own block alone."""
+    """An action that acts on no slot, and only on its own block."""
     target = action.targets[0]
     arguments = action.arguments
     match action.op:

@@ -5,7 +5,8 @@ A case is a pipeline as plain data. Its result has a byte for every seed of dela
     seeds     24 bytes: 0 right; otherwise bits: 1 a wait gave up, 2 a reader saw wrong bytes, 4 a warp did not report
     details   6 integers: seed, step that gave up, step that saw wrong bytes, chunk, serial found there, serial expected
 
-A pipeline with a mistake may do anything; how often it did what the simulation says is told, and no difference.
+A pipeline with a mistake may do anything. The suite reports how often it did what the simulation predicts; no result
+counts as a difference.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def _simulation(case: Case) -> Simulation:
 
 
 def _judge(case: Case, measured: Outcome) -> str:
-    """What a pipeline that is proven did wrong; empty where it is not proven."""
+    """The errors of a proven pipeline; empty if it is not proven."""
     words = describe_outcome(case, measured)
     if not words or not _simulation(case):
         return ""

@@ -75,7 +75,7 @@ class _Opcode(NamedTuple):
 
 
 def _stored(numbers: Array, row: DataType) -> Array:
-    """Integers as the bytes of a type; those of fewer than 8 bits lie side by side."""
+    """Integers as the bytes of a type; those of fewer than 8 bits are packed."""
     if row.bits < 8:
         return packed(numbers.astype(np.int8), row.bits)
     return np.ascontiguousarray(numbers.astype(row.numpy)).view(np.uint8)

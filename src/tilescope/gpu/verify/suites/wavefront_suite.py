@@ -30,7 +30,7 @@ _COUNTERS = {
     "op_ld": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
     "op_st": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
 }
-_CASES = "accesses.json"  # beside the kernels
+_CASES = "accesses.json"  # in the folder of the kernels
 _TRIES = 5  # of a timed access, of which the fastest counts
 _WARPS = 16  # that make it side by side
 _TIMES = 64  # in a row
@@ -106,7 +106,7 @@ def _launch_all() -> None:
 
 def _time_accesses(device: Device, cases: list[Case]) -> Array:
     """Wavefronts from clocks, which grow with them: two accesses of the same operation tell by how much."""
-    # of the first, every bank is asked once in every turn; of the second, one bank is asked for everything
+    # in the first, every bank is accessed once in every iteration; in the second, all accesses are to one bank
     ops = [SmemOp.named(case["op"]) for case in cases]
     steps = [op.access_bytes for op in ops] + [128] * len(cases)
     reference_cases = [

@@ -1,4 +1,4 @@
-"""Operands of tcgen05 in shared memory, as a descriptor finds them: bytes of rows, whatever the swizzle.
+"""Operands of tcgen05 in shared memory, located by a descriptor: bytes of rows, for every swizzle.
 
 The addresses that a descriptor reads are the same for all starts at the same position in the swizzle's pattern; they are computed
 once, from the first pattern of shared memory on, and moved. Elements narrower than a byte come as the bytes that hold them.
