@@ -81,20 +81,22 @@ def answer_run(asked: Asked) -> Answer:
     verdict = judge_run(run, allow)
     is_proof_asked = asked.get("prove") or asked.get("draw") == TIMELINE
     proof = prove_run(run) if is_proof_asked else None
+    strict = asked.get("strict", False)
+    is_finding_said = bool(verdict.errors) or (strict and verdict.is_finished and bool(verdict.warnings))
     told_of = (
-        describe_work(run, seconds) if verdict.errors else "",
+        describe_work(run, seconds) if is_finding_said else "",
         "\n".join(f"warning: --{line}." for line in verdict.describe_unmatched()),
         asked.get("compiled", ""),
         run.printed.rstrip(),
         describe_replay(done),
-        "" if proof is None else proof.describe(is_verdict_said=not verdict.errors),
+        "" if proof is None else proof.describe(is_verdict_said=not is_finding_said),
         _explain_missing_picture(picture, run),
     )
     printed = [text for text in told_of if text]
     timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
     return Answer(
         run,
-        first=make_first_line(run, seconds, verdict, proof),
+        first=make_first_line(run, seconds, verdict, proof, strict=strict),
         shown={
             "outputs": done.outputs,
             "lines": asked.get("draw") == LINES,
