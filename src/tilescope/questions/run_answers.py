@@ -119,7 +119,7 @@ def answer_run(asked: Asked) -> Answer:
 
 
 def read_source_lines(program: Program, read: ReadSource) -> dict[str, str]:
-    r"""The text of each source line of a kernel, by the name that a run gives the line; inlined code counts for its caller.
+    r"""The text of each source line of a kernel, by the name that a run gives the line: of inlined code the innermost in the kernel's file.
 
     >>> head = '.version 8.0 .target sm_90 .address_size 64 .file 1 "a.cu"'
     >>> kernel = Kernel(head + " .entry k() {\n.loc 1 2 0\nbar.sync 0;\nret; }")
@@ -131,7 +131,7 @@ def read_source_lines(program: Program, read: ReadSource) -> dict[str, str]:
     for instruction in program.instructions:
         if instruction is None or instruction.source is None:
             continue
-        line = instruction.source.outermost
+        line = instruction.source.innermost_of_kernel
         if line.file not in lines_of_file:
             lines_of_file[line.file] = (read(line.file) or "").splitlines()
         lines = lines_of_file[line.file]
