@@ -84,6 +84,15 @@ def test_every_option_is_shown_once_with_a_sentence(words, capsys):
 
 
 @pytest.mark.parametrize("words", ALL)
+def test_a_paragraph_ends_where_a_sentence_ends(words, capsys):
+    run([*words.split(), "--help"])
+    text = capsys.readouterr().out.partition("\nOptions:")[0].partition("\n\n")[2]
+    for paragraph in text.rstrip().split("\n\n"):
+        is_list = re.search(r"\S {2,}\S", paragraph) is not None
+        assert is_list or paragraph.endswith((".", ":")), paragraph
+
+
+@pytest.mark.parametrize("words", ALL)
 def test_headings_name_options_of_the_command_once(words):
     named = [option for options in manuals()[words].groups.values() for option in options]
     assert sorted(named) == sorted(set(named))

@@ -111,3 +111,13 @@ def test_a_dash_reads_a_kernel_from_stdin(capsys, monkeypatch):
     assert printed(capsys, "-") == printed(capsys, "gemm")
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(kernel)))
     assert printed(capsys, "-", "--set", "LEAST=8", status=1).startswith("No plan for gemm: 394240 bytes with 8 stages")
+
+
+@pytest.mark.parametrize("content", [b"hello\n", b"\x89\xf7\xff"])
+def test_a_file_that_holds_no_kernel_is_not_understood(capsys, tmp_path, content):
+    (tmp_path / "kernel.toml").write_bytes(content)
+    assert run(["plan", str(tmp_path / "kernel.toml")]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: kernel-file: ")
+    assert "codec" not in shown.err

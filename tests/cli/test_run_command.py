@@ -235,6 +235,15 @@ def test_a_warning_about_the_result_denies_certainty_and_fails_only_strictly(cap
     assert "Worth a look\nrun-unwritten" in strict_out
 
 
+def test_a_strict_run_says_in_its_first_lines_which_warning_fails_it(capsys, unwritten):
+    status, out, _ = printed(capsys, *unwritten, "--strict", "-q")
+    first, fix = out.splitlines()
+    assert status == 1
+    assert "with 1 warning: " in first
+    assert first.endswith("(run-unwritten).")
+    assert fix
+
+
 @pytest.mark.parametrize("entry", ["run-unwritten", "run-unwritten@7"])
 def test_an_accepted_finding_is_listed_and_does_not_count(capsys, unwritten, entry):
     status, out, _ = printed(capsys, *unwritten, "--strict", "--allow", entry)

@@ -22,11 +22,14 @@ EMPTY = kernel("ret;", "")
     ("options", "rule"),
     [
         ({"grid": 1, "block": 1025}, "launch-block"),
+        ({"grid": 1, "block": (1, 1, 65)}, "launch-block"),
         ({"grid": 4, "block": 32, "cluster": 3}, "launch-cluster"),
         ({"grid": 32, "block": 32, "cluster": 32}, "launch-cluster"),
         ({"grid": 1, "block": 32, "smem_bytes": 1 << 20}, "launch-shared-memory"),
         ({"grid": (1, 2, 3, 4), "block": 32}, "argument-range"),
         ({"grid": 0, "block": 32}, "argument-range"),
+        ({"grid": 1 << 31, "block": 32}, "argument-range"),
+        ({"grid": (1, 1 << 16), "block": 32}, "argument-range"),
         ({"grid": 1, "block": 32, "args": [1]}, "kernel-arguments"),
         ({"grid": 2, "block": 32, "blocks": [(2,)]}, "argument-range"),
         ({"grid": 2, "block": 32, "blocks": [(0, 0, 0, 0)]}, "argument-range"),
@@ -47,6 +50,14 @@ def test_a_kernel_that_wants_256_threads_gets_256():
     wants = kernel("ret;", "", directives=".reqntid 256")
     assert rules_broken(lambda: wants.run(1, 128)) == ["launch-block"]
     assert wants.run(1, 256).outcome == "finished"
+
+
+def test_a_grid_that_is_too_large_is_told_its_limits_and_the_largest_one():
+    with pytest.raises(RuleError) as caught:
+        EMPTY.run((1 << 31, 70000), 32)
+    [violation] = caught.value.violations
+    assert "2147483647" in violation.limit
+    assert "(2147483647, 65535)" in violation.fix
 
 
 def test_everything_wrong_with_a_launch_is_told_at_once():
@@ -134,6 +145,16 @@ def test_an_entry_is_found_by_a_part_of_its_name():
     assert Kernel(TWO_ENTRIES, entry="_Z3addPf").entry == "_Z3addPf"
     assert rules_broken(lambda: Kernel(TWO_ENTRIES)) == ["kernel-entry"]
     assert rules_broken(lambda: Kernel(TWO_ENTRIES, entry="Pf")) == ["kernel-entry"]
+
+
+@pytest.mark.parametrize("entry", [None, "scale"])
+def test_a_text_without_an_entry_is_not_asked_to_name_one(entry):
+    with pytest.raises(RuleError) as caught:
+        Kernel(HEADER + ".visible .func scale() { ret; }", entry=entry)
+    [violation] = caught.value.violations
+    assert violation.rule == "kernel-entry"
+    assert "template" in violation.limit
+    assert "Name one" not in violation.fix
 
 
 INSTANCES = HEADER + "".join(

@@ -50,6 +50,18 @@ def test_tritons_comment_says_what_was_inlined_and_names_the_file():
     assert str(source) == "kernels.py:46 (standard.py:170)"
 
 
+def test_a_line_names_the_call_in_the_kernels_file_between_the_kernel_and_the_library():
+    (_, _, source) = sources(
+        ".loc 1 63 5, function_name $L__info_string0, inlined_at 1 72 9\nret;\n"
+        ".loc 3 20 5, function_name $L__info_string1, inlined_at 1 63 5\nret;\n"
+        ".loc 3 170 5, function_name $L__info_string2, inlined_at 3 20 5\nret;"
+    )
+    kernel_line = SourceLine(source.outermost.file, 72, 9)
+    assert source.outermost == kernel_line
+    assert (source.innermost_of_kernel.file, source.innermost_of_kernel.line) == (kernel_line.file, 63)
+    assert str(source) == f"{kernel_line.file}:72 ({kernel_line.file}:63, {source.file}:170)"
+
+
 def test_a_comment_about_something_else_is_a_comment():
     assert sources(".loc 1 7 3 // a loop: 7 times\nret;\n.loc 1 8 0 // a.py:9:9 @[ b.py:1:1 ]\nret;") == [
         SourceLine("file 1", 7, 3),

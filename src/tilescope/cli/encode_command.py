@@ -23,9 +23,7 @@ _HELP = """Print the 128 bytes that the driver writes for a tensor map on sm_90,
 The map is described by options, or by SOURCE as for `tilescope check`: a file, - for stdin, or text.
 
 They are printed as 256 hexadecimal digits, in memory order, below a line that describes them. NVIDIA does not
-
 document the layout of these bytes: use them to compare and to test; a program that launches kernels should call the
-
 driver.
 """
 

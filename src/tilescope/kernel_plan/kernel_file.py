@@ -93,6 +93,8 @@ def kernel_data(text: str | bytes, name: str) -> dict[str, object]:
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
         data = json.loads(decoded) if decoded.lstrip().startswith("{") else tomllib.loads(decoded)
+    except UnicodeDecodeError:
+        raise KERNEL_FILE.error(name=name, error="bytes that are not UTF-8 text") from None
     except (ValueError, RecursionError) as error:
         raise KERNEL_FILE.error(name=name, error=str(error)) from None
     if not isinstance(data, dict):

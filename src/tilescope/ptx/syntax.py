@@ -56,8 +56,11 @@ BITS_OF_TYPE = {
 class SourceLine:
     """A line of the program that the PTX was made from; `inlined_at`: the line that called what was inlined.
 
-    >>> print(SourceLine("standard.py", 43, 17, inlined_at=SourceLine("kernels.py", 9, 36)))
-    kernels.py:9 (standard.py:43)
+    >>> call = SourceLine("kernels.py", 30, 9, inlined_at=SourceLine("kernels.py", 9, 36))
+    >>> print(call)
+    kernels.py:9 (kernels.py:30)
+    >>> print(SourceLine("standard.py", 43, 17, inlined_at=call))
+    kernels.py:9 (kernels.py:30, standard.py:43)
     """
 
     file: str
@@ -74,11 +77,19 @@ class SourceLine:
             line = line.inlined_at
         return line
 
-    def __str__(self) -> str:
+    @property
+    def innermost_of_kernel(self) -> SourceLine:
+        """The innermost line in the file of the kernel: where its own functions call those of a library."""
         outer = self.outermost
-        if outer is self:
-            return f"{self.file}:{self.line}"
-        return f"{outer.file}:{outer.line} ({self.file}:{self.line})"
+        line = self
+        while line.file != outer.file and line.inlined_at is not None:
+            line = line.inlined_at
+        return line
+
+    def __str__(self) -> str:
+        outer, *inner = (f"{line.file}:{line.line}" for line in (self.outermost, self.innermost_of_kernel, self))
+        inlined = [place for place in dict.fromkeys(inner) if place != outer]
+        return f"{outer} ({', '.join(inlined)})" if inlined else outer
 
 
 class Register(NamedTuple):

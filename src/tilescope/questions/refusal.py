@@ -50,6 +50,7 @@ OF_INPUT = frozenset(
         "kernel-argument",
         "kernel-arguments",
         "kernel-entry",
+        "kernel-file",
         "lane-block",
         "lane-expression",
         "launch-argument",

@@ -85,20 +85,22 @@ def answer_run(asked: Asked) -> Answer:
     verdict = judge_run(run, allow)
     is_proof_asked = asked.get("prove") or asked.get("draw") == TIMELINE
     proof = prove_run(run) if is_proof_asked else None
+    strict = asked.get("strict", False)
+    is_finding_said = bool(verdict.errors) or (strict and verdict.is_finished and bool(verdict.warnings))
     paragraphs = (
-        describe_work(run, seconds) if verdict.errors else "",
+        describe_work(run, seconds) if is_finding_said else "",
         "\n".join(f"warning: --{line}." for line in verdict.describe_unmatched()),
         asked.get("compiled", ""),
         run.printed.rstrip(),
         describe_replay(done),
-        "" if proof is None else proof.describe(is_verdict_said=not verdict.errors),
+        "" if proof is None else proof.describe(is_verdict_said=not is_finding_said),
         _explain_missing_picture(picture, run),
     )
     printed = [text for text in paragraphs if text]
     timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
     return Answer(
         run,
-        first=make_first_line(run, seconds, verdict, proof),
+        first=make_first_line(run, seconds, verdict, proof, strict=strict),
         shown={
             "outputs": done.outputs,
             "lines": asked.get("draw") == LINES,
@@ -121,7 +123,7 @@ def answer_run(asked: Asked) -> Answer:
 
 
 def read_source_lines(program: Program, read: ReadSource) -> dict[str, str]:
-    r"""The text of each source line of a kernel, by the name that a run gives the line; inlined code counts for its caller.
+    r"""The text of each source line of a kernel, by the name that a run gives the line: of inlined code the innermost in the kernel's file.
 
     >>> head = '.version 8.0 .target sm_90 .address_size 64 .file 1 "a.cu"'
     >>> kernel = Kernel(head + " .entry k() {\n.loc 1 2 0\nbar.sync 0;\nret; }")
@@ -133,7 +135,7 @@ def read_source_lines(program: Program, read: ReadSource) -> dict[str, str]:
     for instruction in program.instructions:
         if instruction is None or instruction.source is None:
             continue
-        line = instruction.source.outermost
+        line = instruction.source.innermost_of_kernel
         if line.file not in lines_of_file:
             lines_of_file[line.file] = (read(line.file) or "").splitlines()
         lines = lines_of_file[line.file]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tilescope.errors import RuleError
 from tilescope.machine.launch.described_launch import LaunchOutcome
 from tilescope.machine.launch.recorded_memory import MemoryOutcome
-from tilescope.machine.report.outcome import error_sentence, outcome_sentence
+from tilescope.machine.report.outcome import error_sentence, outcome_sentence, warning_sentence
 from tilescope.machine.report.run import KernelRun
 from tilescope.machine.report.verdict import Verdict
 from tilescope.pipeline.simulation import PROVEN, Simulation, simulate
@@ -58,11 +58,18 @@ def prove_run(run: KernelRun) -> RunProof:
         return RunProof(None, str(error))
 
 
-def make_first_line(run: KernelRun, seconds: float | None, verdict: Verdict, proof: RunProof | None) -> FirstLine:
-    """The outcome of a run, and its first mistake; otherwise the verdict, if a proof was requested."""
+def make_first_line(
+    run: KernelRun, seconds: float | None, verdict: Verdict, proof: RunProof | None, *, strict: bool = False
+) -> FirstLine:
+    """The outcome of a run, and its first mistake; otherwise the verdict, if a proof was requested.
+
+    For a `strict` reader warnings are wrong too.
+    """
     accepted = verdict.accepted_findings
     if verdict.errors:
         return FirstLine(error_sentence(run, verdict.errors, accepted), verdict.errors[0].fix)
+    if strict and verdict.is_finished and verdict.warnings:
+        return FirstLine(warning_sentence(run, verdict.warnings, accepted), verdict.warnings[0].fix)
     outcome = outcome_sentence(run, seconds, accepted)
     if proof is None:
         return FirstLine(outcome)

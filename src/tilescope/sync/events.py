@@ -99,7 +99,6 @@ class Atomic:
     size_bytes: int
     access: AccessSemantics | None
     cost: AccessCost | None
-    adds_floats: bool
     word_lanes: LaneNumbers  # of the elements of a vector, each a separate atomic
     word_addresses: Addresses
     word_places: Addresses

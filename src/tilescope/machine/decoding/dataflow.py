@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tilescope.machine.program import Program
-from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Operand, Register, nested_operands
+from tilescope.ptx.syntax import BITS_OF_TYPE, Immediate, Instruction, Operand, Register, nested_operands
 
 _DEALT_ANEW = frozenset({"ld", "ldmatrix", "movmatrix", "shfl", "selp", "slct", "atom", "call", "mma", "wgmma", "wmma"})
 
@@ -79,6 +79,55 @@ def find_stored_values(program: Program) -> frozenset[int]:
         for pc, targets in enumerate(program.targets)
         if any(register in stored and not _is_overwritten_next(program, pc, register) for register in targets)
     )
+
+
+def find_stored_registers(program: Program) -> frozenset[int]:
+    """The registers whose value decides what the text stores, or where: stored itself, or part of a value or an address.
+
+    A value that is only compared does not count, nor one that an atom.cas swaps in: a loop tries it again until it is right.
+    """
+    stored: set[int] = set()
+    for pc, instruction in enumerate(program.instructions):
+        if instruction is None:
+            continue
+        if instruction.name == "atom":
+            if "cas" not in instruction.modifiers:
+                stored.update(number for number in program.registers_named[pc] if _is_source(program, pc, number))
+        elif instruction.name in _STORES or instruction.name == "cp":
+            stored.update(program.registers_named[pc])
+    count = -1
+    while count < len(stored):
+        count = len(stored)
+        for pc in range(len(program.targets) - 1, -1, -1):
+            instruction = program.instructions[pc]
+            is_followed = instruction is not None and instruction.name not in ("setp", "atom")
+            if is_followed and not stored.isdisjoint(program.targets[pc]):
+                stored.update(program.registers_named[pc])
+    return frozenset(stored)
+
+
+def find_computed_exchanges(program: Program) -> frozenset[int]:
+    """The atom.exch whose value is no constant, so that threads may exchange different ones. A lock exchanges 0 and 1."""
+    return frozenset(
+        pc
+        for pc, one in enumerate(program.instructions)
+        if one is not None
+        and one.name == "atom"
+        and "exch" in one.modifiers
+        and not all(_is_constant(program, number) for number in _registers_in(program, pc, one.operands[2]))
+    )
+
+
+def _registers_in(program: Program, pc: int, operand: Operand) -> list[int]:
+    function = _function_at(program, pc)
+    registers = [inner for inner in nested_operands(operand) if isinstance(inner, Register)]
+    return [program.register_numbers[function, register.number] for register in registers]
+
+
+def _is_constant(program: Program, register: int) -> bool:
+    """Whether every instruction that writes a register moves a constant there."""
+    writers = [one for pc, one in enumerate(program.instructions) if register in program.targets[pc]]
+    return all(one is not None and one.name == "mov" and isinstance(one.operands[1], Immediate) for one in writers)
 
 
 def find_copied_loads(program: Program) -> frozenset[int]:

@@ -162,7 +162,7 @@ class _Lockstep:
         """Run batch after batch. None: they were undone."""
         launch = self._launch
         steps, steps_left = launch.steps, launch.steps_left
-        float_adds = None if launch.float_adds is None else launch.float_adds.copy()
+        atomic_order = None if launch.atomic_order is None else launch.atomic_order.copy()
         inexact = set(launch.inexact)
         copies, phases, maps = len(launch.copies), len(launch.phases), len(launch.maps)
         launch.memory.keep_for_undo(_MOST_UNDO_BYTES)
@@ -173,7 +173,7 @@ class _Lockstep:
         except (OrderMattersError, KernelFaultError):
             launch.memory.undo()
             launch.steps, launch.steps_left, launch.is_out_of_time = steps, steps_left, False
-            launch.float_adds = float_adds
+            launch.atomic_order = atomic_order
             del launch.copies[copies:], launch.phases[phases:]
             launch.forget_maps(maps)
             launch.inexact.clear()
@@ -267,7 +267,7 @@ class _Lockstep:
     def _processes(self) -> int:
         """How many may work at once: one where atomics have an order, or where time is limited and counted here."""
         launch = self._launch
-        is_ordered = launch.float_adds is not None or launch.program.fact(changes_global_words)
+        is_ordered = launch.atomic_order is not None or launch.program.fact(changes_global_words)
         return 1 if is_ordered or launch.max_seconds is not None else count_processes()
 
     @cached_property
@@ -402,8 +402,8 @@ class _Lockstep:
         """Let those listen who count, and the one who sees to it that order does not matter."""
         launch = self._launch
         bus = batch.bus
-        if launch.float_adds is not None:
-            bus.subscribe(launch.float_adds.handlers(batch.shape, batch.starts))
+        if launch.atomic_order is not None:
+            bus.subscribe(launch.atomic_order.handlers(batch.shape, batch.starts))
         if self._array_ends is not None:
             bus.subscribe(self._array_ends.handlers(batch.shape))
         if self._costs is not None:

@@ -17,6 +17,8 @@ AXES = "xyz"
 MULTIPROCESSOR_WARPS = 64  # %nwarpid; this and the sizes of shared memory as an H200 gives them
 CLOCKS = frozenset({"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"})
 """Special registers that change while a kernel runs: an instruction reads them, no register holds them."""
+ARBITRARY = CLOCKS | {"%smid", "%gridid"}
+"""Special registers whose values a card chooses anew in every launch."""
 
 GRID_WORKSPACE = "of the grid's barrier"
 """The variable that a cooperative launch adds: its size and a word that cooperative_groups' grid.sync() counts blocks in."""

@@ -349,7 +349,6 @@ class Atomic:
                 self.dtype.itemsize * self.words,
                 cluster.accesses[cluster.pc] if cluster.bus.is_heard else None,
                 self.kind,
-                self.change.adds_floats or cluster.pc in cluster.launch.float_swaps,
                 word_lanes,
                 word_addresses,
                 cluster.shared_places(word_lanes, word_addresses) if is_shared else word_addresses,

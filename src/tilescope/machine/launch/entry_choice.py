@@ -24,11 +24,18 @@ ENTRY = rule(
     passing=f"ts.Kernel({ptx_example('kernel-entry.ptx')}, entry='sca')",
     failing=f"ts.Kernel({ptx_example('kernel-entry.ptx')}, entry='add')",
 )
+NO_ENTRY = ENTRY.worded(
+    found="a text without an entry",
+    limit="a kernel is a __global__ function, in PTX an .entry; a template becomes one only where it is instantiated",
+    fix="Add a kernel, or instantiate its template: template __global__ void scale<128>(float *);",
+)
 
 
 def choose_entry(module: Module, entry: str | None) -> Function:
     """The entry called `entry`; without a name, the only entry that is not empty (headers of CUB define an empty kernel)."""
     functions = module.entries
+    if not functions:
+        raise NO_ENTRY.error()
     candidates: Sequence[Function]
     if entry is None:
         candidates = [function for function in functions if not _is_empty(function)] or functions
@@ -39,8 +46,8 @@ def choose_entry(module: Module, entry: str | None) -> Function:
     names = [_describe_entry(function.name, functions) for function in candidates or functions]
     raise ENTRY.error(
         asked="no entry is named" if entry is None else f"entry = {printed(entry)}",
-        known=names or ["no entry"],
-        nearest=names[0] if names else None,
+        known=names,
+        nearest=names[0],
     )
 
 

@@ -23,8 +23,8 @@ from tilescope.machine.execution.residency import FEWEST_SMS, Residency, find_re
 from tilescope.machine.execution.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.array_ends import ArrayEnds, find_watched_reads
+from tilescope.machine.observers.atomic_order import AtomicOrder, ordered_atomics
 from tilescope.machine.observers.costs import Costs
-from tilescope.machine.observers.float_adds import FloatAdds, adds_floats, float_swaps
 from tilescope.machine.observers.store_log import StoreLog
 from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
@@ -76,8 +76,9 @@ class Launch:
     inexact: set[str] = field(default_factory=set)  # executed opcodes whose result bits are not specified
     costs: Costs | None = None  # costs of memory accesses; None: not counted
     cut_edits: dict[int, CutEdit] = field(default_factory=dict)  # by pc
-    float_swaps: frozenset[int] = field(init=False)  # atom.cas that store a sum of floats
-    float_adds: FloatAdds | None = field(init=False)  # None: the kernel adds no floats atomically
+    atomic_order: AtomicOrder | None = field(
+        init=False
+    )  # None: no atomic of the kernel depends on the order of threads
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)
     array_ends: ArrayEnds | None = field(init=False)  # None: no read can leave an array of shared memory
@@ -104,12 +105,11 @@ class Launch:
 
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
-        self.float_swaps = self.program.fact(float_swaps)
         watched = None if self.detector is None else self.program.fact(find_watched_reads)
         self.array_ends = None if watched is None else ArrayEnds(watched)
-        self.float_adds = None
-        if self.program.fact(adds_floats):
-            self.float_adds = FloatAdds(self.memory, self.grid, self.program, self.inexact)
+        self.atomic_order = None
+        if self.program.fact(ordered_atomics):
+            self.atomic_order = AtomicOrder(self.memory, self.grid, self.program, self.inexact)
 
     @property
     def block_threads(self) -> int:

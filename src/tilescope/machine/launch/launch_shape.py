@@ -17,17 +17,18 @@ from tilescope.errors import Violation, raise_all
 from tilescope.machine.program import Program
 from tilescope.reading import integer, integers, plain_int
 from tilescope.rule import ARGUMENT_RANGE, ptx_example, rule
+from tilescope.sentence import argument_said
 from tilescope.sync.address import SHARED_RESERVED_BYTES
-from tilescope.sync.thread_limits import BLOCK_THREADS, MAX_BLOCKS
+from tilescope.sync.thread_limits import BLOCK_THREADS, BLOCK_THREADS_Z, MAX_BLOCKS
 
 Extents = tuple[int, int, int]
 
 _LOCAL_MOST_BYTES = 512 << 10
-_GRID_END = (1 << 31, 1 << 16, 1 << 16)
+_GRID_MOST = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
 
 BLOCK_SIZE = rule(
     "launch-block",
-    "A block has 1 to 1024 threads: exactly .reqntid or at most .maxntid of the kernel.",
+    "A block has 1 to 1024 threads:,, at most 64 along z, exactly .reqntid or at most .maxntid of the kernel.",
     argument="block",
     found="a block of {block: x } threads",
     limit="{limit_text}",
@@ -58,7 +59,7 @@ SHARED_SIZE = rule(
     argument="smem_bytes",
     found="{static} bytes of static and {dynamic} bytes of dynamic shared memory",
     limit="a block of {arch} has {most} bytes",
-    fix="Use smem_bytes <= {left}.",
+    fix="Use {smem_bytes:={left}} or less.",
     source="CUDA, compute capabilities: shared memory of a block",
     passing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 32, smem_bytes=1024)",
     failing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 32, smem_bytes=1 << 20)",
@@ -95,12 +96,19 @@ def read_extents(name: str, value: int | Sequence[int]) -> Extents:
     """
     is_one_number = isinstance(value, bool) or plain_int(value) is not None
     extents = (integer(name, value),) if is_one_number else integers(name, value)
-    if not 1 <= len(extents) <= 3 or any(not 0 < extent < end for extent, end in zip(extents, _GRID_END, strict=False)):
+    if not 1 <= len(extents) <= 3 or min(extents) < 1:
         raise ARGUMENT_RANGE.error(
             argument=name,
             found=f"{name} = {extents}",
             limit="one to three extents: x, y, z, each at least 1",
-            fix=f"Use {name}=(1, 1, 1).",
+            fix=f"Use {argument_said(name, tuple(max(extent, 1) for extent in extents[:3]) or (1,))}.",
+        )
+    if name == "grid" and (inside := tuple(map(min, extents, _GRID_MOST))) != extents:
+        raise ARGUMENT_RANGE.error(
+            argument=name,
+            found=f"{name} = {extents}",
+            limit=f"a grid has at most {_GRID_MOST[0]} blocks along x, and {_GRID_MOST[1]} along y and z",
+            fix=f"Use {argument_said(name, inside)}.",
         )
     return _pad_extents(extents)
 
@@ -135,6 +143,9 @@ def _find_problems(program: Program, arch: Arch, shape: LaunchShape) -> Iterator
     entry = program.entry
     if prod(shape.block) > BLOCK_THREADS:
         yield BLOCK_SIZE.violation(block=shape.block, limit_text="a block has at most 1024 threads", allowed=1024)
+    elif shape.block[2] > BLOCK_THREADS_Z:
+        limit_text = f"a block has at most {BLOCK_THREADS_Z} threads along z"
+        yield BLOCK_SIZE.violation(block=shape.block, limit_text=limit_text, allowed=shape.block[::-1])
     elif entry.required_threads is not None and shape.block != _pad_extents(entry.required_threads):
         required = _pad_extents(entry.required_threads)
         limit_text = f"{entry.name} has .reqntid {', '.join(map(str, entry.required_threads))}"

@@ -136,8 +136,8 @@ def observe(cluster: Cluster, watch: SmemWatch | None = None) -> None:
     """Let the observers of its launch, and a watch, listen to a cluster, from its first event on."""
     launch = cluster.launch
     bus = cluster.bus
-    if launch.float_adds is not None:
-        bus.subscribe(launch.float_adds.handlers(cluster.shape))
+    if launch.atomic_order is not None:
+        bus.subscribe(launch.atomic_order.handlers(cluster.shape))
     recorder = launch.take_recorder()
     if recorder is not None:
         bus.subscribe(recorder.handlers(cluster.shape))

@@ -10,17 +10,21 @@ from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import Violation
 from tilescope.machine.arithmetic import special_unit
+from tilescope.machine.decoding.dataflow import find_stored_registers
 from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.execution.records import CopyRecord, PhaseRecord
+from tilescope.machine.execution.special import ARBITRARY
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.last_writer import LastWriters
 from tilescope.machine.observers.smem_picture import SmemPicture
+from tilescope.machine.program import Program
 from tilescope.machine.proof.naming import SharedVariable
 from tilescope.machine.proof.recorded_run import Recorded
 from tilescope.machine.report.findings import collect_findings
 from tilescope.machine.report.run import ArgumentArray, BarrierPhase, InstructionCount, KernelCopy, KernelRun, Replay
 from tilescope.machine.report.run_costs import copy_traffic, operand_reads, worst_access
+from tilescope.ptx.syntax import SpecialRegister, nested_operands
 from tilescope.sync.events import WaitingLanes
 
 
@@ -95,7 +99,28 @@ def _count_instructions(launch: Launch, result: GridRun, costs: Costs) -> tuple[
         )
         if program.approximate.get(pc) == "unknown" and threads[pc]:
             launch.inexact.add(instruction.opcode)
+    for pc, names in program.fact(_stored_arbitrary_registers).items():
+        if threads[pc]:
+            launch.inexact |= names
     return tuple(rows)
+
+
+def _stored_arbitrary_registers(program: Program) -> dict[int, frozenset[str]]:
+    """By instruction: the special registers that it reads whose value is the card's choice and reaches memory."""
+    found = {}
+    for pc, instruction in enumerate(program.instructions):
+        if instruction is None:
+            continue
+        read = {
+            one.name
+            for operand in instruction.operands
+            for one in nested_operands(operand)
+            if isinstance(one, SpecialRegister)
+        }
+        names = read & ARBITRARY
+        if names and not program.fact(find_stored_registers).isdisjoint(program.targets[pc]):
+            found[pc] = frozenset(names)
+    return found
 
 
 def _approximations(launch: Launch, result: GridRun) -> tuple[str, ...]:

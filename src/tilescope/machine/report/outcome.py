@@ -63,14 +63,24 @@ def error_sentence(run: KernelRun, errors: Sequence[Violation], accepted: Sequen
     return filled("{outcome}: {headline} ({rule}).", {"outcome": outcome, "headline": headline, "rule": first.rule})
 
 
-def _describe_outcome(run: KernelRun, accepted: Sequence[Violation]) -> str:
+def warning_sentence(run: KernelRun, warnings: Sequence[Violation], accepted: Sequence[Violation] = ()) -> str:
+    """The outcome of a run without errors for a strict reader: how many warnings it has, and the first of them with its rule."""
+    first = warnings[0]
+    outcome = f"{_describe_outcome(run, accepted, warnings)}{'; the first' if len(warnings) > 1 else ''}"
+    headline = first.values.get("headline", first.found)
+    return filled("{outcome}: {headline} ({rule}).", {"outcome": outcome, "headline": headline, "rule": first.rule})
+
+
+def _describe_outcome(run: KernelRun, accepted: Sequence[Violation], counted_warnings: Sequence[Violation] = ()) -> str:
     outcome = _OUTCOMES[run.outcome].format(entry=source_name(run.entry))
     if run.outcome != "finished":
         return outcome
     findings = [finding for finding in run.findings if finding not in accepted]
     errors = [finding for finding in findings if finding.severity == "error"]
     parts = [counted(len(errors), "error")] if errors else []
-    if not errors and (rules := _list_warnings(findings)):
+    if counted_warnings:
+        parts.append(counted(len(counted_warnings), "warning"))
+    elif not errors and (rules := _list_warnings(findings)):
         parts.append(f"{counted(len(rules), 'warning')} ({listed(rules)})")
     if accepted:
         rules = [*dict.fromkeys(finding.rule for finding in accepted)]

@@ -128,14 +128,14 @@ class ArgumentArray(NamedTuple):
 class KernelRun(Value):
     """The result of running a kernel without a GPU.
 
-    `exact` is False if instructions took part whose bits depend on the order of threads, or which were not measured: `inexact`
-    names them. On other architectures than sm_90 it is False after approximate functions too, which are computed as on an
-    H200: `assumed` names them. It is also False if the run did not finish, or an error or a warning says that its result is not
-    certain. `printed` is the output of printf. `copies` and `barriers` hold the first hundred thousand copies
-    and mbarrier phases, in the order in which they were issued and completed; `maps` are the tensor maps of the copies.
-    `traffic` sums the copies by map, `operands` are those that wgmma read from shared memory. `arrays` are the arrays of the
-    arguments after the run, by number, None for other arguments. `smem` is the picture of a block's shared memory, if
-    requested. Plain data omits these two.
+    `exact` is False if instructions took part whose bits depend on the order of threads, or which were not measured, or if a
+    clock or another value that the card chooses reaches memory: `inexact` names them. On other architectures than sm_90 it is
+    False after approximate functions too, which are computed as on an H200: `assumed` names them. It is also False if the run did
+    not finish, or an error or a warning says that its result is not certain. `printed` is the output of printf. `copies` and
+    `barriers` hold the first hundred thousand copies and mbarrier phases, in the order in which they were issued and completed;
+    `maps` are the tensor maps of the copies. `traffic` sums the copies by map, `operands` are those that wgmma read from shared
+    memory. `arrays` are the arrays of the arguments after the run, by number, None for other arguments. `smem` is the picture of
+    a block's shared memory, if requested. Plain data omits these two.
     """
 
     entry: str

@@ -360,13 +360,12 @@ class ClusterDetector:
         vectors = clock.vectors.copy()
         vectors[HAPPENS_BEFORE, np.flatnonzero(context.cluster.block_of_lane == rank)] = ALWAYS
         visible = Unit(context.clocks, vectors, {})
-        for unordered in (
-            context.shared.unordered_writes(cells, visible),
-            *context.shared.unordered_reads(cells, visible),
-        ):
+        writes = [(context.shared.unordered_writes(cells, visible), True)]
+        reads = [(unordered, False) for unordered in context.shared.unordered_reads(cells, visible)]
+        for unordered, was_write in (*writes, *reads):
             if unordered is None:
                 continue
-            side = context.side(unpack_stamp(int(unordered.stamps[0])), was_write=True)
+            side = context.side(unpack_stamp(int(unordered.stamps[0])), was_write=was_write)
             if side.how in ("write", "read", "atomic"):
                 address = context.address_of(cells, int(unordered.places[0]), "shared")
                 context.report("block end", None, side, "shared", address, rank=rank)
