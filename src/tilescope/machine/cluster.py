@@ -316,8 +316,9 @@ class Cluster:
             is_shared = is_changed and not site.is_of_distinct_words
             stored = _unless_equal(words[chosen], values) if is_shared else None
             access = self.accesses[self.pc]
-            at_site = site.lanes, "shared", site.addresses, site.places
-            self.emit(Store(self.pc, *at_site, _bytes_of_lane(values), access, cost, held, values, stored))
+            size_bytes = _bytes_of_lane(values)
+            at_site = (site.addresses, site.places, size_bytes)
+            self.emit(Store(self.pc, site.lanes, "shared", *at_site, access, cost, held, values, stored))
 
     def _store_local(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
         """Write to the local memory of threads."""
