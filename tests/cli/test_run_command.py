@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import sys
+import time
 import tomllib
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.cli import run
+from tilescope.cli.command import step_counter
 from tilescope.machine.launch.launch_file import read_launch
 from tilescope.machine.launch.launch_template import build_launch_template
 from tilescope.questions.run_page import RUN_FORM
@@ -641,3 +644,18 @@ def test_a_proof_is_said_once_and_what_it_holds_for_below(capsys):
     assert out.splitlines()[0].endswith("no hang, no race.")
     assert "first cluster took" in out
     assert "Proven for every order" in Path("turn.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_long_run_counts_its_instructions_on_a_terminal(monkeypatch, capsys, is_terminal):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
+    times = iter(range(100))
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    with step_counter() as progress:
+        for steps in (1000, 2000, 3000):
+            if progress is not None:
+                progress(steps)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert re.findall(r"\r(\d+)", shown.err) == (["2000", "3000"] if is_terminal else [])
+    assert shown.err.endswith("\r\x1b[K") == is_terminal

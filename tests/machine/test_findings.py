@@ -54,6 +54,7 @@ def test_a_fault_has_the_number_of_the_card(name):
     assert run.outcome == "fault"
     assert [finding.values["code"] for finding in run.findings] == [code]
     assert str(code) in run.findings[0].limit
+    assert ("pointer" in run.findings[0].fix) == (name in ("global, a null pointer", "cp.async, from nowhere"))
 
 
 @pytest.mark.parametrize(

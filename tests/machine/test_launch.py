@@ -147,6 +147,14 @@ def test_an_entry_is_found_by_a_part_of_its_name():
     assert rules_broken(lambda: Kernel(TWO_ENTRIES, entry="Pf")) == ["kernel-entry"]
 
 
+def test_the_name_of_a_file_in_place_of_its_text_is_told_how_to_read_it():
+    with pytest.raises(RuleError) as caught:
+        Kernel("build/scale.ptx")
+    [violation] = caught.value.violations
+    assert violation.rule == "ptx-syntax"
+    assert 'open("build/scale.ptx").read()' in violation.fix
+
+
 @pytest.mark.parametrize("entry", [None, "scale"])
 def test_a_text_without_an_entry_is_not_asked_to_name_one(entry):
     with pytest.raises(RuleError) as caught:
@@ -298,6 +306,8 @@ def test_dynamic_shared_memory_that_is_missing_is_named_with_its_size(smem_bytes
     assert finding.rule == "run-out-of-bounds"
     assert (finding.values["smem_bytes"], finding.values["needed_bytes"]) == (smem_bytes, 512)
     assert f"{smem_bytes} bytes of dynamic shared memory" in finding.limit
+    assert "512" in finding.fix
+    assert ("index" in finding.fix) == (smem_bytes > 0)
     assert "--smem 512" in finding.fix
     assert Kernel(DYNAMIC).run(1, 128, smem_bytes=512).findings == ()
 

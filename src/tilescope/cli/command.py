@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from tilescope.view.drawing import Drawing
 
 STDOUT = Path("-")
+_QUIET_SECONDS = 2  # of a run that shows no counter
+_COUNTER_SECONDS = 0.2  # between two counts
 NARROWEST_COLUMNS = 40  # of a terminal for which drawings are laid out
 
 
@@ -179,6 +182,32 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None] | None]:
             bars.update(tasks[name], completed=done)
 
         yield show
+
+
+@contextmanager
+def step_counter() -> Iterator[Callable[[int], None] | None]:
+    """A function that shows how many instructions a run has executed, once it is long; None where nobody would see them."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    process = os.getpid()
+    next_time = time.monotonic() + _QUIET_SECONDS
+    is_shown = False
+
+    def show(steps: int) -> None:
+        nonlocal next_time, is_shown
+        now = time.monotonic()
+        if now < next_time or os.getpid() != process:  # a fork runs a part of the blocks
+            return
+        next_time = now + _COUNTER_SECONDS
+        is_shown = True
+        click.echo(f"\r{steps} instructions …", err=True, nl=False)
+
+    try:
+        yield show
+    finally:
+        if is_shown:
+            click.echo("\r\x1b[K", err=True, nl=False)  # what is printed next begins on an empty line
 
 
 Gather: TypeAlias = Callable[[Asked, Output], Asked]

@@ -10,17 +10,18 @@ import sys
 from collections.abc import Iterable
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilescope.cli.command import STDOUT, Gather, Output, click_reader, is_file
+from tilescope.cli.command import STDOUT, Gather, Output, click_reader, is_file, step_counter
 from tilescope.errors import RuleError, Violation
 from tilescope.questions.question import Asked
 from tilescope.sentence import shortened
 from tilescope.written import extents
 
 if TYPE_CHECKING:
+    from tilescope.machine.launch.described_launch import LaunchOutcome
     from tilescope.machine.launch.launch_description import LaunchDescription
     from tilescope.tma.array_file import Array
 
@@ -212,6 +213,18 @@ def _is_named_file(word: str) -> bool:
     if "." not in word and "/" not in word:
         return False
     return is_file(word)
+
+
+def with_counted_kernel(asked: Asked, output: Output) -> Asked:
+    """What `with_kernel` gives, and a run that shows on a terminal how far it is."""
+    return with_kernel(asked, output).saying(run_launch=_run_counted)
+
+
+def _run_counted(*arguments: Any, **options: Any) -> LaunchOutcome:
+    from tilescope.machine.launch.described_launch import run_launch
+
+    with step_counter() as progress:
+        return run_launch(*arguments, progress=progress, **options)
 
 
 def with_kernel(asked: Asked, output: Output) -> Asked:
@@ -418,5 +431,5 @@ GATHERED: dict[str, Gather] = {  # by the question that uses them
     "identify": with_dump_and_tile,
     "plan": with_kernel_file,
     "pipeline": with_description_or_tiles,
-    "run": with_kernel,
+    "run": with_counted_kernel,
 }

@@ -317,22 +317,8 @@ class Cluster:
         if self.bus.is_heard:
             stored = _unless_equal(words[chosen], values) if is_changed else None
             access = self.accesses[self.pc]
-            size_bytes = _bytes_of_lane(values)
-            self.emit(
-                Store(
-                    self.pc,
-                    site.lanes,
-                    "shared",
-                    site.addresses,
-                    site.places,
-                    size_bytes,
-                    access,
-                    cost,
-                    before,
-                    values,
-                    stored,
-                )
-            )
+            at_site = (site.addresses, site.places, _bytes_of_lane(values))
+            self.emit(Store(self.pc, site.lanes, "shared", *at_site, access, cost, before, values, stored))
 
     def _store_local(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
         """Write to the local memory of threads."""

@@ -31,13 +31,14 @@ from tilescope.ptx.declarations import (
 from tilescope.ptx.initial import InitialAddress
 from tilescope.ptx.lexer import Cursor, Text, Token
 from tilescope.ptx.operand_reader import Problems
-from tilescope.ptx.rules import ADDRESS_SIZE, DECLARED_AGAIN, MISSING_HEAD, NAME, POINTER_SPACE
+from tilescope.ptx.rules import ADDRESS_SIZE, DECLARED_AGAIN, FILE_NAME, MISSING_HEAD, NAME, POINTER_SPACE
 from tilescope.ptx.scope import NAMES_COMPARED, Scope
 from tilescope.ptx.source_lines import SourceLines
 from tilescope.ptx.syntax import Function, Module, Variable
 from tilescope.sentence import shortened
 
 _VERSION = ".version"
+_SUFFIX = ".ptx"
 _MAX_LAUNCH = (1 << 31) - 1  # threads, blocks and registers of a launch directive
 _LINKING = frozenset({".visible", ".extern", ".weak", ".common"})
 _SHAPES = frozenset({".maxntid", ".reqntid", ".reqnctapercluster"})
@@ -97,11 +98,14 @@ def _no_head(text: str) -> RuleError:
     """The refusal of a text that is not PTX: it shows the first line, which should be a .version."""
     before = len(text) - len(text.lstrip())
     first_line = text.strip().partition("\n")[0]
-    return MISSING_HEAD.error(
+    is_file_name = first_line == text and text.endswith(_SUFFIX)
+    wording = FILE_NAME if is_file_name else MISSING_HEAD
+    return wording.error(
         change=None,
         line=text.count("\n", 0, before) + 1,
         column=1,
         shown=f"`{shortened(first_line, 60)}`" if first_line else "nothing",
+        name=first_line,
     )
 
 

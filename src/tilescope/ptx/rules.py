@@ -37,6 +37,9 @@ MISSING_HEAD = SYNTAX.worded(
     limit="a PTX text begins with .version and .target",
     fix="Begin with .version 8.0 and .target sm_90, or give the whole text that the compiler wrote.",
 )
+FILE_NAME = MISSING_HEAD.worded(
+    fix='This is the name of a file; pass what it holds: open("{name}").read().',
+)
 DIVISION_BY_ZERO = SYNTAX.worded(
     found=_PLACE + ": a division by 0", limit="constants are divided by other numbers", fix="Use another divisor."
 )

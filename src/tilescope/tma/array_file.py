@@ -128,8 +128,18 @@ def _saved(file: str | Path | IO[bytes], name: str, *, memory_mapped: bool = Fal
         array: Array = np.load(file, allow_pickle=False, mmap_mode="r" if memory_mapped else None)
     except (ValueError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError) as error:
         wording = _NPY_OF_E5M2 if "'<f1'" in str(error) else NPY_FILE.wording
-        raise wording.error(file=name, reason=shortened(str(error), 60)) from None
+        reason = shortened(str(error), 60) if _has_magic(file) else "it does not begin as one, with \\x93NUMPY"
+        raise wording.error(file=name, reason=reason) from None
     return array
+
+
+def _has_magic(file: str | Path | IO[bytes]) -> bool:
+    """Whether a file begins as np.save begins one; numpy takes any other for a pickle."""
+    if isinstance(file, str | Path):
+        with Path(file).open("rb") as opened:
+            return opened.read(len(_MAGIC)) == _MAGIC
+    file.seek(0)
+    return file.read(len(_MAGIC)) == _MAGIC
 
 
 def saved_array(content: bytes, name: str) -> Array:

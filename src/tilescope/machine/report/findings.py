@@ -26,6 +26,7 @@ from tilescope.machine.report.cost_findings import report_costs
 from tilescope.machine.report.hang import report_hang, waited_barriers
 from tilescope.machine.report.one_mistake import merge_findings
 from tilescope.machine.report.places import (
+    NULL,
     block_index_of,
     describe_address,
     line_facts,
@@ -71,11 +72,18 @@ OUT_OF_BOUNDS = rule(
     passing=f"ts.Kernel({ptx_example('run-out-of-bounds.pass.ptx')}).run(1, 32, [np.zeros(1, np.uint32)]).findings",
     failing=f"ts.Kernel({ptx_example('run-out-of-bounds.fail.ptx')}).run(1, 32, [np.zeros(1, np.uint32)]).findings",
 )
+NULL_POINTER = OUT_OF_BOUNDS.worded(
+    fix="Pass an array for this pointer, or test the pointer before the access.",
+)
 DYNAMIC_SMEM = OUT_OF_BOUNDS.worded(
     limit="the launch has {smem_bytes:byte} of dynamic shared memory[[, and this access needs {needed_bytes:byte}]]: error {code}, "
     "illegal memory access",
     fix="Launch with[[ at least {needed_bytes:byte} of]] dynamic shared memory: --smem {size} on the command line, smem_bytes={size} "
     "in Python.",
+)
+MORE_DYNAMIC_SMEM = DYNAMIC_SMEM.worded(
+    fix="Compare the index with the extent before the access, or launch with at least {needed_bytes:byte} of dynamic shared "
+    "memory: --smem {size} on the command line, smem_bytes={size} in Python.",
 )
 BOX_BEYOND_SMEM = OUT_OF_BOUNDS.worded(
     fix="Use a smaller box in the tensor map, or give the block more shared memory.",
@@ -298,11 +306,14 @@ def _report_fault(launch: Launch, result: GridRun, fault: KernelFaultError) -> V
         wording = ARMED_AGAIN if fault.missing_bytes else TOO_MANY_ARRIVALS
     if fault.rule == SMEM_EXTENT.name:
         wording = BOX_BEYOND_SMEM
+    if wording is OUT_OF_BOUNDS.wording and place == NULL:
+        wording = NULL_POINTER
     if fault.fix is not None:
         wording = wording.worded(fix=fault.fix)
     missing_smem = _find_missing_smem(launch, fault)
     if missing_smem is not None:
-        wording = DYNAMIC_SMEM
+        is_index = missing_smem["smem_bytes"] and missing_smem["needed_bytes"] is not None
+        wording = MORE_DYNAMIC_SMEM if is_index else DYNAMIC_SMEM
     facts = {
         "where": name_instruction(launch.program, cluster.pc),
         **line_facts(launch.program, cluster.pc),

@@ -26,6 +26,7 @@ from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers, block_index
 _LOCAL_NAME = re.compile(r"_ZZ.*E(?P<length>\d+)(?P<name>[A-Za-z_]\w*)")
 _RANGES_NAMED = 4
 _POINTER_BYTES = 8
+NULL = "a null pointer"
 _NULL_BYTES = 1 << 16  # addresses below this are a null pointer and an offset
 _NEAR_BYTES = 1 << 30  # an address farther away is not related to any array
 
@@ -196,7 +197,7 @@ def _read_address(launch: Launch, parameter: Bytes) -> int | None:
 def describe_address(launch: Launch, address: int) -> str | None:
     """A global address that an access faulted at, relative to the nearest array; None if there is not an array."""
     if 0 <= address < _NULL_BYTES:
-        return "a null pointer"
+        return NULL
     region = launch.memory.region_at(address)
     if region is not None:
         return f"{counted(region.end - address, 'byte')} before the end of {name_array(launch, region)}"
