@@ -52,7 +52,7 @@ EXTRAS = (
     ),
     Extra(
         "fast",
-        "compiled loops for tensor-core products and scale factors: the same results, faster",
+        "compiled loops for tensor-core products, scale factors and arithmetic instructions: the same results, faster",
         (OptionalPackage("numba", "numba"),),
     ),
 )
