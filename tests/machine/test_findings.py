@@ -595,6 +595,21 @@ def test_bytes_of_a_second_copy_that_nobody_expects_are_the_first_thing_told(wor
     wording("bytes that nobody expects", run.findings[0])
 
 
+@pytest.mark.parametrize(("size_bytes", "fix"), [(40, "Copy and expect 48 bytes"), (32, None)])
+def test_a_bulk_copy_whose_size_is_cut_down_is_told_so(size_bytes, fix):
+    body = TWO_COPIES.replace("full], 16;", f"full], {size_bytes};", 1).replace(
+        "[%r1], [%d1], 16", f"[%r1], [%d1], {size_bytes}"
+    )
+    body = "\n".join(line for line in body.splitlines() if "%r1+16], [%d1]" not in line).replace("tile[32]", "tile[64]")
+    run = kernel(body, ".param .u64 a").run(1, 1, [np.zeros(16, np.uint32)], remedies=False)
+    assert (run.outcome == "hang") == (fix is not None)
+    if fix is not None:
+        assert run.findings[0].rule == "run-expected-bytes"
+        assert (run.findings[0].values["expected"], run.findings[0].values["came"]) == (40, 32)
+        assert fix in run.findings[0].fix
+        assert "multiples of 16" in run.findings[0].limit
+
+
 def ring_findings(**changed):
     run = kernel(RING.format(**{**PARTS, **changed}), POINTER).run(1, 32, [np.zeros(16, np.uint32)], remedies=False)
     return run.outcome, [finding for finding in run.findings if finding.severity == "error"]

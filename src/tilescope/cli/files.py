@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,7 +21,6 @@ from tilescope.sentence import shortened
 from tilescope.written import extents
 
 if TYPE_CHECKING:
-    from tilescope.machine.launch.described_launch import LaunchOutcome
     from tilescope.machine.launch.launch_description import LaunchDescription
     from tilescope.tma.array_file import Array
 
@@ -217,14 +216,7 @@ def _is_named_file(word: str) -> bool:
 
 def with_counted_kernel(asked: Asked, output: Output) -> Asked:
     """What `with_kernel` gives, and a run that shows on a terminal how far it is."""
-    return with_kernel(asked, output).saying(run_launch=_run_counted)
-
-
-def _run_counted(*arguments: Any, **options: Any) -> LaunchOutcome:
-    from tilescope.machine.launch.described_launch import run_launch
-
-    with step_counter() as progress:
-        return run_launch(*arguments, progress=progress, **options)
+    return with_kernel(asked, output).saying(count_steps=step_counter)
 
 
 def with_kernel(asked: Asked, output: Output) -> Asked:

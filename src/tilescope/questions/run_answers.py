@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, TypedDict
@@ -65,15 +66,17 @@ def answer_run(asked: Asked) -> Answer:
     launch = complete_launch(description, asked)
     picture = read_picture_options(asked)
     start = time.perf_counter()
-    done: LaunchOutcome = asked.get("run_launch", run_launch)(
-        kernel,
-        launch,
-        asked["read_array"],
-        max_seconds=asked.limit("seconds"),
-        remedies=not asked.get("no_remedies"),
-        advice=asked.get("advice", False),
-        **picture,
-    )
+    with asked.get("count_steps", nullcontext)() as progress:
+        done: LaunchOutcome = asked.get("run_launch", run_launch)(
+            kernel,
+            launch,
+            asked["read_array"],
+            max_seconds=asked.limit("seconds"),
+            remedies=not asked.get("no_remedies"),
+            advice=asked.get("advice", False),
+            **({} if progress is None else {"progress": progress}),
+            **picture,
+        )
     seconds = time.perf_counter() - start
     run = done.run
     state = read_state(run, asked)

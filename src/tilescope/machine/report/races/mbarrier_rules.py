@@ -130,6 +130,10 @@ EXPECTED_BYTES = rule(
     failing=f"ts.Kernel({ptx_example('run-expected-bytes.fail.ptx')}).run(1, 64, {WORDS}).findings",
 )
 STUCK_BYTES = EXPECTED_BYTES.wording
+ROUNDED_BYTES = EXPECTED_BYTES.worded(
+    limit="the phase ends when both are equal; a bulk copy moves multiples of 16 bytes, and rounds other sizes down without a sign",
+    fix="Copy and expect {rounded_up} bytes, or {came} and the rest by threads.",
+)
 SPILLED_BYTES = EXPECTED_BYTES.worded(
     found="the mbarrier at {where} of block {block}[[ and {others:other}]] expects {expected:byte}, and the copies of the "
     "phase deliver {came:byte}",

@@ -10,9 +10,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from tilescope.arithmetic import rounded_up
 from tilescope.errors import Violation, Wording
 from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
+from tilescope.machine.program import Program
 from tilescope.machine.report.element import Element, array_element, tile_element
 from tilescope.machine.report.places import (
     block_index_of,
@@ -32,7 +34,7 @@ from tilescope.machine.report.races.conflict_groups import (
     merge_fixed_together,
 )
 from tilescope.machine.report.races.convergence_report import CONVERGENCE_WORDINGS, describe_convergence
-from tilescope.machine.report.races.mbarrier_rules import SPILLED_BYTES, STUCK_BYTES
+from tilescope.machine.report.races.mbarrier_rules import ROUNDED_BYTES, SPILLED_BYTES, STUCK_BYTES
 from tilescope.machine.report.races.race_rules import LOST_UPDATE, RACE, wording_of
 from tilescope.machine.report.races.tmem_report import (
     BY_WARP,
@@ -47,10 +49,12 @@ from tilescope.machine.report.races.tmem_report import (
 )
 from tilescope.machine.report.remedy_report import FINDING_GONE, report_ending, report_remedy, report_untried
 from tilescope.sentence import Facts, counted, listed
+from tilescope.swizzle.mode import CHUNK_BYTES
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import block_index
 from tilescope.sync.detector.context import BarrierBytes, PhaseBytes
 from tilescope.sync.detector.race import Conflict, How, Side
+from tilescope.tma.bulk_copy import bulk_bytes
 
 _RACE = RACE.wording
 _LINES_NAMED = 6
@@ -159,7 +163,19 @@ def _report_bytes(
             "came": first.bytes.came,
             **line_facts(launch.program, *sorted(set().union(first.bytes.pcs, *(other.bytes.pcs for other in others)))),
         }
-        yield report_ending(wording, launch, result, facts)
+        told = wording
+        if wording is STUCK_BYTES and _is_rounded_copy(launch.program, first.bytes):
+            told = ROUNDED_BYTES
+            facts["rounded_up"] = rounded_up(first.bytes.expected, CHUNK_BYTES)
+        yield report_ending(told, launch, result, facts)
+
+
+def _is_rounded_copy(program: Program, phase: PhaseBytes) -> bool:
+    """Whether the bytes that are missing are those that a bulk copy drops: the end of a size that is no multiple of 16."""
+    if phase.came == phase.expected or phase.came != bulk_bytes(phase.expected):
+        return False
+    copies = {one.name for one in program.instructions if one is not None and {"async", "bulk"} & {*one.modifiers}}
+    return "cp" in copies and "st" not in copies  # st.async delivers single words
 
 
 def report_races(launch: Launch) -> tuple[Violation, ...]:
