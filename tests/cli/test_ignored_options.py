@@ -22,7 +22,7 @@ BOX = ["--type", "bf16", "--dims", "64,128", "--box", "64,128", "--swizzle", "12
         (["mma", "check", WORD, *BOX, "--element", "37,21", "--copy", "0,0@1024"], "--copy is for the check"),
         (["plan", "128x64", "bf16", "-o", "tile.cu"], "-o is the file that --emit"),
         (["plan", "128x64", "bf16", "--emit", "cuda", "--element", "3,3"], "give one"),
-        (["gemm", "64x64x64", "bf16", "--operand", "B"], "give it with --element"),
+        (["gemm", "64x64x64", "bf16", "--operand", "B"], "pass both options"),
         (["pipeline", "--template", "ping-pong", "--stages", "3"], "--stages is for a pipeline"),
         (["pipeline", "128x64", "bf16", "--describe", "--block", "0"], "--block is for a run"),
         (["pipeline", "ring.toml", "--cluster", "2x1"], "--cluster is for a pipeline"),
