@@ -19,6 +19,7 @@ from tilescope.machine.compiled.integer_code import (
     Operand,
     Results,
     Writer,
+    bind_name,
     compare_integers,
     convert_integers,
     extend_byte,
@@ -125,7 +126,7 @@ def _is_nan(code: LaneCode, number: str, bits: int) -> str:
     return code.compare_floats("uno", number, number, bits)
 
 
-def _rounded(code: LaneCode, number: str, form: FloatFormat) -> str:
+def _round_to_form(code: LaneCode, number: str, form: FloatFormat) -> str:
     """The bits of a result; a NaN is the one of results."""
     bits = _wide_bits(form)
     word = code.as_word(number, bits)
@@ -175,14 +176,14 @@ def _apply(code: LaneCode, name: str, words: list[str], form: FloatFormat) -> st
     numbers = [_number(code, word, form) for word in words]
     kind = code.floats(bits)
     if name in ("fma", "sqrt"):
-        result = code.call(f"llvm.{name}.{code.mangled(kind)}", kind, *[(kind, number) for number in numbers])
+        result = code.call(f"llvm.{name}.{code.mangle(kind)}", kind, *[(kind, number) for number in numbers])
     elif name == "rcp":
         result = code.compute("fdiv", code.as_float(code.constant(form.one, bits), bits), numbers[0], bits)
     else:
         result = code.compute(f"f{name}", numbers[0], numbers[1], bits)
     if form.name == "f64":
         return _propagate_nan(code, code.as_word(result, 64), words)
-    return _rounded(code, result, form)
+    return _round_to_form(code, result, form)
 
 
 def _quotient(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
@@ -206,12 +207,12 @@ def _extreme(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Seq
         numbers = [_number(code, word, form) for word in (first, second)]
         kind = code.floats(bits)
         operation = "minimum" if name == "min" else "maximum"
-        chosen = code.call(f"llvm.{operation}.{code.mangled(kind)}", kind, *[(kind, number) for number in numbers])
+        chosen = code.call(f"llvm.{operation}.{code.mangle(kind)}", kind, *[(kind, number) for number in numbers])
         if "NaN" not in style.words:  # LLVM's is a NaN where one of them is
             for number, other in (numbers, numbers[::-1]):
                 is_nan = _is_nan(code, number, bits)
                 chosen = code.value(f"select {code.words(1)} {is_nan}, {kind} {other}, {kind} {chosen}")
-        return _rounded(code, chosen, form)
+        return _round_to_form(code, chosen, form)
 
     def write(words: list[str]) -> str:
         if "ftz" in style.words:
@@ -303,7 +304,7 @@ def _float_to_integer(code: LaneCode, words: list[str], result_type: str, source
     rounded = _round_to_integer(code, roundings[0], number, bits)
     name = f"llvm.fpto{'s' if result_type[0] == 's' else 'u'}i.sat"
     kind, result = code.floats(bits), code.words(result_bits)
-    integer = code.call(f"{name}.{code.mangled(result)}.{code.mangled(kind)}", result, (kind, rounded))
+    integer = code.call(f"{name}.{code.mangle(result)}.{code.mangle(kind)}", result, (kind, rounded))
     if source_type == "f64" or result_bits == 64:
         of_nan = code.constant(1 << result_bits - 1, result_bits)
         integer = code.select(_is_nan(code, number, bits), of_nan, integer, result_bits)
@@ -312,7 +313,7 @@ def _float_to_integer(code: LaneCode, words: list[str], result_type: str, source
 
 def _round_to_integer(code: LaneCode, rounding: str, number: str, bits: int) -> str:
     kind = code.floats(bits)
-    return code.call(f"llvm.{_TO_INTEGER[rounding]}.{code.mangled(kind)}", kind, (kind, number))
+    return code.call(f"llvm.{_TO_INTEGER[rounding]}.{code.mangle(kind)}", kind, (kind, number))
 
 
 def _integer_to_float(code: LaneCode, words: list[str], result_type: str, source_type: str, source: Operand) -> Results:
@@ -332,7 +333,7 @@ def _to_pair(
     if words != ["rn"] or source_type != "f32" or len(sources) != 2:
         return None
     form = FORMATS[PACKED[result_type]]
-    high, low = (code.resize(_rounded(code, code.as_float(source.value, 32), form), 16, 32) for source in sources)
+    high, low = (code.resize(_round_to_form(code, code.as_float(source.value, 32), form), 16, 32) for source in sources)
     return (code.binary("or", code.with_constant("shl", high, 16, 32), low, 32),)
 
 
@@ -341,7 +342,7 @@ def _between_floats(code: LaneCode, words: list[str], result_type: str, source_t
     types = (result_type, source_type)
     word = source.value
     if types in (("f16", "f32"), ("bf16", "f32")) and words == ["rn"]:
-        return (_rounded(code, code.as_float(word, 32), FORMATS[result_type]),)
+        return (_round_to_form(code, code.as_float(word, 32), FORMATS[result_type]),)
     if types == ("f32", "bf16") and not words:
         return (_single(code, word, FORMATS["bf16"]),)
     if types == ("f32", "f16") and not words:
@@ -352,7 +353,7 @@ def _between_floats(code: LaneCode, words: list[str], result_type: str, source_t
     if (*words, *types) in (("f64", "f32"), ("rn", "f32", "f64")):
         return (_between_widths(code, result_type, source_type, word),)
     if types == ("f32", "f32") and len(words) == 1 and words[0] in _TO_INTEGER:
-        return (_rounded(code, _round_to_integer(code, words[0], code.as_float(word, 32), 32), _F32),)
+        return (_round_to_form(code, _round_to_integer(code, words[0], code.as_float(word, 32), 32), _F32),)
     return None
 
 
@@ -373,14 +374,10 @@ def _between_widths(code: LaneCode, result_type: str, source_type: str, word: st
     return code.select(_is_nan(code, number, source.bits), nan, result, form.bits)
 
 
-def _named(writer: Callable[[LaneCode, str, tuple[str, ...], Sequence[Operand]], Results], name: str) -> Writer:
-    return lambda code, modifiers, sources: writer(code, name, modifiers, sources)
-
-
 WRITERS: dict[str, Writer] = {
-    **{name: _named(_arithmetic, name) for name in ("add", "sub", "mul", "fma")},
-    **{name: _named(_quotient, name) for name in ("div", "rcp", "sqrt")},
-    **{name: _named(_extreme, name) for name in ("min", "max")},
-    **{name: _named(_change_sign, name) for name in ("neg", "abs")},
+    **{name: bind_name(_arithmetic, name) for name in ("add", "sub", "mul", "fma")},
+    **{name: bind_name(_quotient, name) for name in ("div", "rcp", "sqrt")},
+    **{name: bind_name(_extreme, name) for name in ("min", "max")},
+    **{name: bind_name(_change_sign, name) for name in ("neg", "abs")},
 }
 OF_ALL_TYPES: dict[str, Writer] = {"setp": _set_predicate, "cvt": _convert}

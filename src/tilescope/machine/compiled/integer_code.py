@@ -304,12 +304,12 @@ def _count(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Seque
 
 def _ones(code: LaneCode, word: str, bits: int) -> str:
     kind = code.words(bits)
-    return code.call(f"llvm.ctpop.{code.mangled(kind)}", kind, (kind, word))
+    return code.call(f"llvm.ctpop.{code.mangle(kind)}", kind, (kind, word))
 
 
 def _leading_zeros(code: LaneCode, word: str, bits: int) -> str:
     kind = code.words(bits)
-    return code.call(f"llvm.ctlz.{code.mangled(kind)}", kind, (kind, word), ("i1", "false"))
+    return code.call(f"llvm.ctlz.{code.mangle(kind)}", kind, (kind, word), ("i1", "false"))
 
 
 def _find_highest(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
@@ -335,7 +335,7 @@ def _reverse(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Opera
     if bits is None:
         return None
     kind = code.words(bits)
-    return (code.call(f"llvm.bitreverse.{code.mangled(kind)}", kind, (kind, sources[0].value)),)
+    return (code.call(f"llvm.bitreverse.{code.mangle(kind)}", kind, (kind, sources[0].value)),)
 
 
 def _relation(compare: str, type_name: str) -> str:
@@ -376,18 +376,19 @@ def extend_byte(code: LaneCode, word: str, type_name: str) -> str:
     return code.resize(word, bits, 32, is_signed=type_name[0] == "s") if bits == 8 else word
 
 
-def _named(writer: Callable[[LaneCode, str, tuple[str, ...], Sequence[Operand]], Results], name: str) -> Writer:
+def bind_name(writer: Callable[[LaneCode, str, tuple[str, ...], Sequence[Operand]], Results], name: str) -> Writer:
+    """The writer of one instruction of a family, from the writer of the family."""
     return lambda code, modifiers, sources: writer(code, name, modifiers, sources)
 
 
 WRITERS: dict[str, Writer] = {
-    **{name: _named(_sum, name) for name in ("add", "sub", "addc", "subc")},
-    **{name: _named(_quotient, name) for name in ("div", "rem")},
-    **{name: _named(_extreme, name) for name in ("min", "max")},
-    **{name: _named(_change_sign, name) for name in ("neg", "abs")},
-    **{name: _named(_logic, name) for name in ("and", "or", "xor")},
-    **{name: _named(_shift, name) for name in ("shl", "shr")},
-    **{name: _named(_count, name) for name in ("popc", "clz")},
+    **{name: bind_name(_sum, name) for name in ("add", "sub", "addc", "subc")},
+    **{name: bind_name(_quotient, name) for name in ("div", "rem")},
+    **{name: bind_name(_extreme, name) for name in ("min", "max")},
+    **{name: bind_name(_change_sign, name) for name in ("neg", "abs")},
+    **{name: bind_name(_logic, name) for name in ("and", "or", "xor")},
+    **{name: bind_name(_shift, name) for name in ("shl", "shr")},
+    **{name: bind_name(_count, name) for name in ("popc", "clz")},
     "mul": _mul,
     "mad": _mad,
     "madc": _mad,

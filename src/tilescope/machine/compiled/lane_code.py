@@ -97,7 +97,7 @@ class LaneCode:
         self.declarations.add(f"declare {result} @{name}({', '.join(kind for kind, _ in operands)})")
         return self.value(f"call {result} @{name}({', '.join(f'{kind} {value}' for kind, value in operands)})")
 
-    def mangled(self, kind: str) -> str:
+    def mangle(self, kind: str) -> str:
         """How a vector type is spelled in the name of an intrinsic: v4i32."""
         element = {"half": "f16", "float": "f32", "double": "f64"}
         name = kind.strip("<>").split(" x ")[1]
