@@ -20,11 +20,10 @@ from tilescope.planner.gemm_tiles import TILE_M, tile_shapes
 from tilescope.planner.gemm_time import predicts
 from tilescope.planner.product import Product, Tile
 from tilescope.planner.schedule_choices import list_schedules
-from tilescope.planner.tile_groups import choose_group
 from tilescope.planner.tmem_choices import list_tmem_choices
 from tilescope.planner.wgmma_tiles import list_wgmma_tiles
 
-_HOPELESS = 3.0  # times as long as the shortest
+_HOPELESS = 4.0  # times as long as the shortest
 MOST_PLANNED = 10  # choices with the shortest times that are planned, more only if all of these are refused
 
 
@@ -69,17 +68,25 @@ def _are_hopeful(product: Product, tiles: list[tuple[Tile, bool]]) -> list[bool]
     shortest: list[float] = []
     for tile, swapped in tiles:
         taken = prod(tile_grid(product.shape, tile)) * product.batch.count
-        alone_us = _predict_us(product, tile, Schedule(swapped=swapped, group=choose_group(product, tile)))
+        alone_us = _predict_us(product, tile, Schedule(swapped=swapped))
         shortest.append(alone_us * min(1.0, taken / sms))
     limit_us = _HOPELESS * min(shortest, default=0.0)
     return [us <= limit_us for us in shortest]
 
 
 def _list_tiles(product: Product, request: GemmRequest, is_readable: IsReadable) -> Iterator[tuple[Tile, bool]]:
-    """Every tile, as it is and swapped."""
-    for swapped in (False, True) if request.swapped is None else (request.swapped,):
+    """Every tile, as it is and swapped: where 64 rows are at least twice m, only swapped ones, if there are any.
+
+    Rows of a box beyond the matrix take time, too. On an H200, no tile of 64 rows was faster for m up to 32.
+    """
+    orders = (True, False) if request.swapped is None else (request.swapped,)
+    has_tiles = False
+    for swapped in orders:
+        if not swapped and has_tiles and 2 * product.shape[0] <= TILE_M[0] and not product.batch.is_of_experts:
+            return
         shapes = [request.tile] if request.tile is not None else list(list_wgmma_tiles(product, swapped, is_readable))
         for shape in shapes:
             if request.tile is not None and request.swapped is None and swapped != suits_swapped(shape):
                 continue
+            has_tiles = True
             yield shape, swapped

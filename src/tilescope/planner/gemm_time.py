@@ -8,7 +8,8 @@
                                 operand; two warps take turns
                     loads       the bytes of the step at one SM's rate
     memory      A and B read and C written once; operands again if the order of the tiles exceeds the L2
-    L2          what SMs fetch: two neighbours whose tiles share an operand fetch it once, rows that straddle lines cost more
+    L2          the longer of two: all bytes that it delivers, more where rows straddle lines, fewer where clusters share
+                them; and the bytes that it reads, where rows that several of 16 blocks fetch count once (tile_groups.py)
     power       long products run slower: the clock falls
     main loop   the longest of steps, memory, L2 and power, a little more where they are close
     epilogue    the sums of a round converted and stored; of warpgroups that take turns, those of the last
@@ -35,7 +36,7 @@ from tilescope.planner.gemm_rates import H200_RATES, GemmRates, transfer_us
 from tilescope.planner.gemm_schedule import PLAIN, Schedule, clusters
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 from tilescope.planner.ranked_tile import FloorTerm, Prediction
-from tilescope.planner.tile_groups import count_operand_bytes
+from tilescope.planner.tile_groups import count_fetched_bytes, count_operand_bytes
 from tilescope.planner.wgmma_sums import share_rows
 
 _LINE_BYTES = 128  # of the L2, and of a row of a tile
@@ -46,9 +47,9 @@ _SPAN_BYTES = 128  # limit of k for one copy
 _SLICE_BITS = 64 * 8  # of a row of C: half a swizzle span, into whose multiples tiles are sliced
 _UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
 _MEASURED_GB_PER_S = 4559  # the memory of the card that was measured
-_BIAS_COST = 0.25  # of an epilogue, in addition to the plain one
-_ACTIVATION_COST = 0.6
-_RESIDUAL_COST = 1.3
+_BIAS_COST = 0.4  # of an epilogue, in addition to the plain one
+_ACTIVATION_COST = 0.9
+_RESIDUAL_COST = 2.0
 _POWER_FROM = 11.1  # log10 of the operations from which on a product is long enough for its power to count …
 _POWER_IN_FULL = 12.0  # … and from which on it counts in full
 _FLOOR_BOUNDS = {"arithmetic": "steps", "shared-memory reads": "steps", "loads of one SM": "steps", "memory": "memory"}
@@ -116,9 +117,10 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
     shares = schedule.multicast != PLAIN.multicast
     if shares:
         step_us += rates.multicast_step_us
-    l2_us = transfer_us(_bytes_fetched_apart(product, tile, schedule, rates), rates.l2_gb_per_s)
     asked_bytes = fetched_bytes * work.asked_bytes / work.step_bytes
-    l2_us += transfer_us(straddling * asked_bytes, rates.uneven_l2_gb_per_s)
+    delivered_us = transfer_us(asked_bytes, rates.l2_gb_per_s)
+    delivered_us += transfer_us(straddling * asked_bytes, rates.uneven_l2_gb_per_s)
+    shared_us = transfer_us(count_fetched_bytes(product, tile, schedule), rates.shared_l2_gb_per_s)
     memory_bytes = _memory_bytes(product, tile, schedule, work, rates)
     share_bytes = work.rows * schedule.share(work.columns) * ACCUMULATOR_BYTES
     stored_us = rates.epilogue_us + transfer_us(share_bytes, rates.epilogue_gb_per_s) * _fused_ratio(product)
@@ -130,7 +132,7 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
     bounds = {
         "steps": work.full_rounds * tile_us,
         "memory": transfer_us(memory_bytes, _memory_gb_per_s(product, rates)),
-        "L2": l2_us,
+        "L2": _longest((delivered_us, shared_us), rates.sharpness),
         "power": _power_us(product, tile, work, fetched_bytes, rates),
     }
     launch_us = rates.dependent_us if schedule.dependent else rates.launch_us
@@ -269,35 +271,6 @@ def _memory_bytes(product: Product, tile: Tile, schedule: Schedule, work: _Work,
         b_bytes *= 1 + rates.read_twice_share
     again_bytes = count_operand_bytes(product, tile, schedule.group) - (m + n) * k * element
     return (again_bytes + a_bytes + b_bytes + c_bytes) * work.products
-
-
-def _bytes_fetched_apart(product: Product, tile: Tile, schedule: Schedule, rates: GemmRates) -> float:
-    """Operand bytes that SMs fetch: what a cluster shares counts half, and what two neighbours share by chance little more.
-
-    Neighbours share B down m, A where tiles go along n first. The blocks of a cluster that splits k are neighbours, and share
-    nothing; nor do tiles of two experts.
-    """
-    m, n, k = product.shape
-    tiles_m, tiles_n = tile_grid(product.shape, tile)
-    count = product.batch.count
-    a_bytes = count * m * k * product.data_type.bits / 8 * tiles_n
-    b_bytes = count * n * k * product.data_type.bits / 8 * tiles_m
-    b_sharers, a_sharers = schedule.multicast
-    if a_sharers * b_sharers > 1:
-        return a_bytes / a_sharers + b_bytes / b_sharers
-    if schedule.split > 1 or product.batch.is_of_experts:
-        return a_bytes + b_bytes
-    share = rates.parts_share if schedule.parts > 1 else rates.neighbour_share
-    run = min(schedule.group or tiles_m, tiles_m)
-    if run == 1 and tiles_m > 1:
-        return a_bytes * _shared_by_pairs(share, tiles_n) + b_bytes
-    return a_bytes + b_bytes * _shared_by_pairs(share, run)
-
-
-def _shared_by_pairs(share: float, run: int) -> float:
-    """The loaded bytes of an operand that a run of tiles shares, if pairs of SMs share a load: in an odd run, one has no partner."""
-    pairs = run // 2 * 2 / run
-    return 1 - (1 - share) * pairs
 
 
 def _power_us(product: Product, tile: Tile, work: _Work, fetched_bytes: float, rates: GemmRates) -> float:

@@ -17,7 +17,6 @@ from tilescope.arithmetic import ceil_div
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import (
     COLUMN_GROUP,
-    GROUPED_TILES,
     LARGEST_PARTS,
     LARGEST_SHARING,
     LARGEST_SPLIT,
@@ -50,7 +49,7 @@ def list_schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[S
     yield from _share_last_round(product, tile, plain)
     yield from _take_turns(product, tile, plain)
     for multicast in _list_clusters(product, tile):
-        shared = replace(plain, multicast=multicast, group=min(group, 1) * GROUPED_TILES)
+        shared = _in_order(product, tile, replace(plain, multicast=multicast))
         yield shared
         yield from _share_last_round(product, tile, shared)
         yield from _take_turns(product, tile, shared)
@@ -61,10 +60,16 @@ def list_schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[S
         return
     for split in (1, 2, 4, LARGEST_SPLIT):
         most = min(clusters(sms, split) // tiles, LARGEST_PARTS)
+        ordered = _in_order(product, tile, replace(plain, split=split))
         for parts in sorted({1, 2, 3, (most + 1) // 2, most}):
             shared_by = split * parts
             if 1 <= parts <= most and shared_by > 1 and k_tiles >= FEWEST_K_TILES * shared_by:
-                yield replace(plain, split=split, parts=parts)
+                yield replace(ordered, parts=parts)
+
+
+def _in_order(product: Product, tile: Tile, schedule: Schedule) -> Schedule:
+    """The schedule with the order of tiles in which its clusters fetch least."""
+    return replace(schedule, group=choose_group(product, tile, schedule))
 
 
 class _Rounds(NamedTuple):

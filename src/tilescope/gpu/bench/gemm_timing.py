@@ -24,10 +24,10 @@ from tilescope.gpu.driver.device import Device, require_success
 from tilescope.planner import GemmPlan
 from tilescope.planner.gemm_maps import gemm_map, launch_rows
 
-_ROTATED_BYTES = 192 << 20  # of inputs, three times the L2 of an H200
-_MOST_INPUTS = 64
+_ROTATED_BYTES = 128 << 20  # of inputs, more than twice the L2 of an H200
+_MOST_INPUTS = 2048  # the smallest products, of 64 KB, still exceed the L2
 _GRAPH_US = 400.0  # a replay takes about so long at least
-_MOST_LAUNCHES = 128
+_LONG_MS = 0.2  # products that take longer: a few launches are enough for a replay
 _ONE = 0x3F800000  # the bits of float32
 _FILL_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8")
 
@@ -228,7 +228,8 @@ class GemmTiming:
             self.run_once(contender.call, matrices[0])
         slowest_ms = max(self.milliseconds(partial(each.call, matrices[0])) for each in contenders)
         launches = max(len(matrices), ceil(_GRAPH_US / (1e3 * max(slowest_ms, 2e-3))))
-        launches = min(launches, _MOST_LAUNCHES) if slowest_ms < 0.2 else max(2, min(4, launches))
+        if slowest_ms >= _LONG_MS:
+            launches = max(2, min(4, launches))
         graphs = [self.graph(each.call, matrices, launches) for each in contenders]
         times: list[list[float]] = [[] for _ in contenders]
         for turn in range(replays + 1):
