@@ -15,7 +15,7 @@ from math import prod
 from tilescope.planner.gemm_correction import predict_on_card
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_request import DECIDED_BY_TIME, Choice, GemmRequest, IsReadable, suits_swapped
-from tilescope.planner.gemm_schedule import Schedule
+from tilescope.planner.gemm_schedule import PLAIN, Schedule
 from tilescope.planner.gemm_tiles import TILE_M, tile_shapes
 from tilescope.planner.gemm_time import predicts
 from tilescope.planner.product import Product, Tile
@@ -23,8 +23,9 @@ from tilescope.planner.schedule_choices import list_schedules
 from tilescope.planner.tmem_choices import list_tmem_choices
 from tilescope.planner.wgmma_tiles import list_wgmma_tiles
 
-_HOPELESS = 4.0  # times as long as the shortest
-MOST_PLANNED = 10  # choices with the shortest times that are planned, more only if all of these are refused
+_AS_FAST = 1.01  # times as long as the fastest
+_HOPELESS = 2.5  # times as long as the shortest
+MOST_PLANNED = 8  # choices with the shortest times that are planned, more only if all of these are refused
 
 
 def list_choices(product: Product, request: GemmRequest, is_readable: IsReadable) -> list[Choice]:
@@ -45,11 +46,18 @@ def list_choices(product: Product, request: GemmRequest, is_readable: IsReadable
             (_predict_us(product, tile, schedule), schedule)
             for schedule in allowed or [replace(request.plain, swapped=swapped)]
         ]
-        us, fastest = min(times, key=lambda time: time[0])
+        us, fastest = _fastest(times)
         chosen = replace(request.plain, **{name: getattr(fastest, name) for name in DECIDED_BY_TIME})
         timed_choices.append((us, Choice(tile, chosen)))
-    timed_choices.sort(key=lambda timed: timed[0])
+    timed_choices.sort(key=lambda timed: round(timed[0], 1))
     return [choice for _, choice in timed_choices]
+
+
+def _fastest(times: list[tuple[float, Schedule]]) -> tuple[float, Schedule]:
+    """The schedule with the shortest time; one whose blocks share operands only if no other one is almost as fast."""
+    us, fastest = min(times, key=lambda time: time[0])
+    apart = [time for time in times if time[1].multicast == PLAIN.multicast and time[0] <= _AS_FAST * us]
+    return min(apart, key=lambda time: time[0], default=(us, fastest))
 
 
 def _predict_us(product: Product, tile: Tile, schedule: Schedule) -> float:
@@ -79,14 +87,17 @@ def _list_tiles(product: Product, request: GemmRequest, is_readable: IsReadable)
 
     Rows of a box beyond the matrix take time, too. On an H200, no tile of 64 rows was faster for m up to 32.
     """
-    orders = (True, False) if request.swapped is None else (request.swapped,)
-    has_tiles = False
-    for swapped in orders:
-        if not swapped and has_tiles and 2 * product.shape[0] <= TILE_M[0] and not product.batch.is_of_experts:
-            return
-        shapes = [request.tile] if request.tile is not None else list(list_wgmma_tiles(product, swapped, is_readable))
-        for shape in shapes:
-            if request.tile is not None and request.swapped is None and swapped != suits_swapped(shape):
-                continue
-            has_tiles = True
-            yield shape, swapped
+    orders = (False, True) if request.swapped is None else (request.swapped,)
+    shapes = {swapped: _list_shapes(product, request, is_readable, swapped=swapped) for swapped in orders}
+    if 2 * product.shape[0] <= TILE_M[0] and shapes.get(True) and not product.batch.is_of_experts:
+        shapes.pop(False, None)
+    for swapped, tiles in shapes.items():
+        for tile in tiles:
+            yield tile, swapped
+
+
+def _list_shapes(product: Product, request: GemmRequest, is_readable: IsReadable, *, swapped: bool) -> list[Tile]:
+    if request.tile is None:
+        return list(list_wgmma_tiles(product, swapped, is_readable))
+    is_other = request.swapped is None and swapped != suits_swapped(request.tile)
+    return [] if is_other else [request.tile]

@@ -145,7 +145,7 @@ def weighed(
     return RankedTile(
         tile=tile,
         schedule=schedule,
-        prediction=raised_to(predict_on_card(product, tile, schedule, stages), terms),
+        prediction=raised_to(predict_on_card(product, tile, schedule, stages), terms, product.card),
         stages=stages,
         tiles=tiles,
         rounds=None if product.sms is None else rounds,

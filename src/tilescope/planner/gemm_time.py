@@ -12,7 +12,8 @@
                 them; and the bytes that it reads, where rows that several of 16 blocks fetch count once (tile_groups.py)
     power       long products run slower: the clock falls
     main loop   the longest of steps, memory, L2 and power, a little more where they are close
-    epilogue    the sums of a round converted and stored; of warpgroups that take turns, those of the last
+    epilogue    the sums of the last round converted and stored; those of other rounds are part of the steps, less what loads go
+                on meanwhile, and nothing where warpgroups take turns
     adding      what blocks that share k send each other
 
 `gemm_rates.py` has the constants. Of tcgen05, and of mma where a card has nothing faster, no kernel was measured:
@@ -23,12 +24,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from math import ceil, log10, prod, sqrt
+from math import ceil, gcd, log10, prod, sqrt
 from typing import NamedTuple
 
 from tilescope.arch import Basis
 from tilescope.arithmetic import ceil_div
+from tilescope.card import Card
 from tilescope.planner.block_scales import scaled_step_us
 from tilescope.planner.documented_time import multiplies_by_lanes, predict_by_documents
 from tilescope.planner.gemm_plan import tile_grid
@@ -47,21 +50,28 @@ _SPAN_BYTES = 128  # limit of k for one copy
 _SLICE_BITS = 64 * 8  # of a row of C: half a swizzle span, into whose multiples tiles are sliced
 _UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
 _MEASURED_GB_PER_S = 4559  # the memory of the card that was measured
-_BIAS_COST = 0.4  # of an epilogue, in addition to the plain one
-_ACTIVATION_COST = 0.9
-_RESIDUAL_COST = 2.0
+_BIAS_GB_PER_S = 286  # of sums, in addition to the plain epilogue: 4096 x 4096 x 4096 in tiles of 128 x 256 on an H200
+_ACTIVATION_GB_PER_S = 119
+_RESIDUAL_GB_PER_S = 55
 _POWER_FROM = 11.1  # log10 of the operations from which on a product is long enough for its power to count …
 _POWER_IN_FULL = 12.0  # … and from which on it counts in full
 _FLOOR_BOUNDS = {"arithmetic": "steps", "shared-memory reads": "steps", "loads of one SM": "steps", "memory": "memory"}
 
 
-def raised_to(prediction: Prediction | None, terms: tuple[FloorTerm, ...]) -> Prediction | None:
-    """A prediction whose main loop takes as long as every floor: no kernel undercuts those, and few stages only they know."""
-    if prediction is None or not terms or terms[0].us <= prediction.main_us:
+def raised_to(prediction: Prediction | None, terms: tuple[FloorTerm, ...], card: Card | None) -> Prediction | None:
+    """A prediction as long as every floor: no kernel undercuts those, and few stages only they know.
+
+    The time from one launch to the next includes the latency of the first load.
+    """
+    if prediction is None or not terms:
+        return prediction
+    latency_us = card.tma.latency_us if card is not None and card.tma is not None else 0.0
+    floor_us = terms[0].us - min(latency_us, prediction.launch_us)
+    if floor_us <= prediction.main_us:
         return prediction
     bound = _FLOOR_BOUNDS[terms[0].name]
-    bounds_us = {**dict(prediction.bounds_us), bound: terms[0].us}
-    return replace(prediction, main_us=terms[0].us, bound=bound, bounds_us=tuple(bounds_us.items()))
+    bounds_us = {**dict(prediction.bounds_us), bound: floor_us}
+    return replace(prediction, main_us=floor_us, bound=bound, bounds_us=tuple(bounds_us.items()))
 
 
 class _Work(NamedTuple):
@@ -96,17 +106,15 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
 
     `stages` are those that fit; 0: enough. One of them is multiplied while the others are filled.
     """
-    if product.in_tensor_memory or multiplies_by_lanes(product):
-        return predict_by_documents(product, tile, schedule)
     if not predicts(product):
-        return None
+        is_documented = product.in_tensor_memory or multiplies_by_lanes(product)
+        return predict_by_documents(product, tile, schedule) if is_documented else None
     rates = H200_RATES
     work = _work(product, tile, schedule)
     fetched_bytes = work.tiles * work.step_bytes * ceil_div(product.shape[2], tile[2])
     straddling = _straddling(product, rates)
-    step_us = _step_us(work, straddling, rates)
-    if product.is_promoted:
-        step_us *= rates.promoted_ratio if share_rows(work.rows).groups > 1 else rates.alone_promoted_ratio
+    products_us = _products_us(product, work, rates)
+    step_us = _step_us(work, straddling, products_us, rates)
     if product.block_scales:
         step_us += scaled_step_us(work.rows, work.columns, swapped=schedule.swapped)
     if 0 < stages < work.rounds * work.k_tiles:  # a stage is filled again
@@ -123,14 +131,16 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
     shared_us = transfer_us(count_fetched_bytes(product, tile, schedule), rates.shared_l2_gb_per_s)
     memory_bytes = _memory_bytes(product, tile, schedule, work, rates)
     share_bytes = work.rows * schedule.share(work.columns) * ACCUMULATOR_BYTES
-    stored_us = rates.epilogue_us + transfer_us(share_bytes, rates.epilogue_gb_per_s) * _fused_ratio(product)
+    stored_us = rates.epilogue_us + transfer_us(share_bytes, rates.epilogue_gb_per_s) + _fused_us(product, share_bytes)
     if not schedule.swapped and schedule.share(work.columns) * product.output_type.bits % _SLICE_BITS:
         stored_us *= rates.unsliced_ratio
     tile_us = work.k_tiles * step_us
+    between_us = max(0.0, stored_us - work.k_tiles * (step_us - products_us))  # loads go on while a tile is stored
     if schedule.ping_pong:  # one tile is stored while another is multiplied
         tile_us = max(tile_us + rates.turn_us, (tile_us + stored_us) / 2)
+        between_us = 0.0
     bounds = {
-        "steps": work.full_rounds * tile_us,
+        "steps": work.full_rounds * tile_us + (work.rounds - 1) * between_us,
         "memory": transfer_us(memory_bytes, _memory_gb_per_s(product, rates)),
         "L2": _longest((delivered_us, shared_us), rates.sharpness),
         "power": _power_us(product, tile, work, fetched_bytes, rates),
@@ -141,7 +151,7 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
         main_us=_longest(tuple(bounds.values()), rates.sharpness),
         bound=max(bounds, key=lambda name: bounds[name]),
         bounds_us=tuple(bounds.items()),
-        epilogue_us=stored_us * (1 if schedule.ping_pong else work.rounds),
+        epilogue_us=stored_us,
         adding_us=_adding_us(schedule, work.rounds, share_bytes, rates),
         basis=_basis(product),
     )
@@ -200,13 +210,21 @@ def _last_round(tail: int) -> float:
     return sum(shares) + 1 / tail**2
 
 
-def _step_us(work: _Work, straddling: float, rates: GemmRates) -> float:
-    """One K step of a block whose loads nothing else delays."""
+def _products_us(product: Product, work: _Work, rates: GemmRates) -> float:
+    """The wgmma of one K step, whose operands are there."""
     sums_cycles = work.columns / 2
     read_cycles = rates.smem_cycles * (_WGMMA_ROWS + work.columns) / 4
-    blocks = ceil_div(work.rows, _WGMMA_ROWS)
-    instructions = ceil_div(work.k_bytes, _WGMMA_K_BYTES) * blocks
-    products_us = max(sums_cycles, read_cycles) * instructions * rates.cycle_ns / 1e3
+    instructions = ceil_div(work.k_bytes, _WGMMA_K_BYTES) * ceil_div(work.rows, _WGMMA_ROWS)
+    alone = share_rows(work.rows).groups == 1
+    if product.is_promoted:
+        ratio = rates.alone_promoted_ratio if alone else rates.promoted_ratio
+    else:
+        ratio = rates.alone_ratio if alone else 1.0
+    return ratio * max(sums_cycles, read_cycles) * instructions * rates.cycle_ns / 1e3
+
+
+def _step_us(work: _Work, straddling: float, products_us: float, rates: GemmRates) -> float:
+    """One K step of a block whose loads nothing else delays."""
     issue_us = rates.issue_us + rates.issue_span_us * (ceil_div(work.k_bytes, _SPAN_BYTES) - 1)
     loads_us = transfer_us(work.step_bytes, rates.sm_gb_per_s)
     loads_us += transfer_us(straddling * work.asked_bytes, rates.uneven_sm_gb_per_s)
@@ -222,13 +240,17 @@ def _longest(times: tuple[float, ...], sharpness: float) -> float:
     return longest * float(together ** (1 / sharpness))
 
 
-def _fused_ratio(product: Product) -> float:
-    """How many times as long an epilogue takes as a plain one: 4096 x 4096 x 4096 in tiles of 128 x 256 on an H200, by what is fused."""
+def _fused_us(product: Product, share_bytes: float) -> float:
+    """What a fused epilogue adds to the plain one."""
     fused = product.fused
-    added = _BIAS_COST * fused.bias + _RESIDUAL_COST * fused.residual
+    rates = []
+    if fused.bias:
+        rates.append(_BIAS_GB_PER_S)
     if fused.activation not in ("none", "relu"):
-        added += _ACTIVATION_COST
-    return 1 + added
+        rates.append(_ACTIVATION_GB_PER_S)
+    if fused.residual:
+        rates.append(_RESIDUAL_GB_PER_S)
+    return sum(transfer_us(share_bytes, rate) for rate in rates)
 
 
 def _straddling(product: Product, rates: GemmRates) -> float:
@@ -242,13 +264,14 @@ def _straddling(product: Product, rates: GemmRates) -> float:
     return _line_share([row * product.data_type.bits // 8 for row in (a_row, b_row)], rates)
 
 
-def _line_share(row_bytes: list[int], rates: GemmRates) -> float:
+def _line_share(row_bytes: Iterable[int], rates: GemmRates) -> float:
     """0 where all rows start at lines of 128 bytes, a share where at halves or sectors, 1 where anywhere."""
-    shares = {_LINE_BYTES: 0.0, _LINE_BYTES // 2: rates.half_line_share, _LINE_BYTES // 4: rates.sector_share}
-    for step_bytes, share in shares.items():
-        if all(size % step_bytes == 0 for size in row_bytes):
-            return share
-    return 1.0
+    start_bytes = gcd(*row_bytes, _LINE_BYTES)
+    if start_bytes == _LINE_BYTES:
+        return 0.0
+    if start_bytes == _LINE_BYTES // 2:
+        return rates.half_line_share
+    return rates.sector_share if start_bytes == _LINE_BYTES // 4 else 1.0
 
 
 def _memory_gb_per_s(product: Product, rates: GemmRates) -> float:

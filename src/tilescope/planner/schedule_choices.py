@@ -30,6 +30,9 @@ from tilescope.planner.tile_groups import choose_group
 
 FEWEST_K_TILES = 3  # of a block that shares k
 _MOST_SHARED_PARTS = 4  # of k, whose blocks also share an operand
+_WIDEST_TURNED = (
+    192  # columns of a tile that warpgroups take in turn: of 30 wider ones, 27 were slower than another kernel
+)
 _FEWEST_TURNED = 64 * 128  # sums of a tile that warpgroups take in turn …
 # … and its K steps: of longer tiles the epilogue is too small a part for the smaller tile to pay
 _MOST_TURNED_K_TILES = 32
@@ -116,7 +119,7 @@ def _take_turns(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Sc
     rounds = _Rounds.of(product, tile, schedule)
     is_short = schedule.k_tiles(product.shape[2], tile[2]) <= _MOST_TURNED_K_TILES
     several = rounds.taken > rounds.at_once and is_short and not product.is_promoted
-    if several and _FEWEST_TURNED <= rows * columns <= MOST_SUMS:
+    if several and columns <= _WIDEST_TURNED and _FEWEST_TURNED <= rows * columns <= MOST_SUMS:
         yield replace(schedule, ping_pong=True)
 
 

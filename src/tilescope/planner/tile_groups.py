@@ -10,8 +10,14 @@ orders each:
     blocks without clusters    eight sets of 16 or 17 consecutive blocks
     clusters                   cluster i is in set i mod 8: the eight GPCs take clusters in turn
 
-The best order by this rule took 1.0 % longer than the fastest measured one in the mean (at most 9 %), in a split k 0.8 %.
-833 x 2000 x 3056 in 8 x 16 tiles of 112 x 128: 20 us in groups of 4, 26 us along n.
+What C takes of the L2 counts, too: B stays there for the next group only if C does not replace it. By this rule, 155 other
+kernels took 0.9 % longer in the mean than in their fastest order (at most 8 %). Examples, in microseconds:
+
+                           tiles        down m    groups of 8    groups of 4    along n
+    833 x 2000 x 3056      8 x 16                                         20         26
+    768 x 1536 x 7168     12 x 11           29             25             25         38
+    2183 x 20416 x 2560   14 x 107         303            306            314        375
+    7054 x 29888 x 448    56 x 234         270            288            307        315
 """
 
 from __future__ import annotations
@@ -30,9 +36,14 @@ from tilescope.planner.gemm_schedule import PLAIN, Schedule, clusters
 from tilescope.planner.product import Product, Tile
 
 _SETS = 8  # of blocks that share what they fetch: as many as an H200 has GPCs
-_GROUPS = (1, 2, 3, 4, 6, 8, 16)  # tiles along m, or clusters, that are taken together, beside all
+_GROUPS = (4, 8, 2, 16, 1)  # tiles along m, or clusters, that are taken together, beside all
+_NEAR = 1.02  # times the fewest bytes: the first of the groups above is taken
 _COUNTED_ROUNDS = 2  # of the card: later rounds fetch as much
-_L2_SHARE_HELD = 0.6  # of the L2: matrices that fit into it come from memory once
+_L2_SHARE_HELD = (
+    0.4  # of the L2: what takes up to this much is still there when it is needed again; of twice that, nothing
+)
+_C_WEIGHT = 2.0  # of bytes of C in what the L2 holds, by those of operands: fitted
+_FETCHED_WEIGHT = 0.25  # of the time of the L2, by that of memory: fitted
 
 
 class Fetches(NamedTuple):
@@ -43,44 +54,45 @@ class Fetches(NamedTuple):
 
 
 def count_operand_bytes(product: Product, tile: Tile, group: int) -> float:
-    """Operand bytes from memory: A once for every group, and B again for every group, unless the L2 holds what is shared."""
+    """Operand bytes from memory: A once for every group, and B again for every group, unless the L2 holds what is shared.
+
+    Where one round takes all tiles, their blocks go through k together: every operand comes once.
+    """
     m, n, k = product.shape
     row_bytes = k * product.data_type.bits / 8
-    if _come_once(product, tile):
-        return (m + n) * row_bytes
     tiles_m, tiles_n = tile_grid(product.shape, tile)
-    rows = min(group or tiles_m, tiles_m)
-    columns_at_once = max(1, (product.sms or 1) // rows)
-    a_times = 1 if rows * tile[0] * row_bytes <= _held_bytes(product) else ceil_div(tiles_n, columns_at_once)
-    b_times = 1 if n * row_bytes <= _held_bytes(product) else ceil_div(tiles_m, rows)
+    sms = product.sms or 1
+    if tiles_m * tiles_n <= sms:
+        return (m + n) * row_bytes
+    tiles_down = min(group or tiles_m, tiles_m)
+    columns_at_once = max(1, sms // tiles_down)
+    rows = tiles_down * tile[0]
+    c_bytes = rows * product.c_shape[1] * product.output_type.bits / 8 * _C_WEIGHT  # of a group
+    a_again = _missed_share(
+        product, (rows + columns_at_once * tile[1]) * row_bytes + c_bytes * columns_at_once / tiles_n
+    )
+    b_again = _missed_share(product, (rows + n) * row_bytes + c_bytes)
+    a_times = 1 + (ceil_div(tiles_n, columns_at_once) - 1) * a_again
+    groups_at_once = max(1, sms // (tiles_down * tiles_n))
+    b_times = 1 + (ceil_div(tiles_m, tiles_down * groups_at_once) - 1) * b_again
     return (m * a_times + n * b_times) * row_bytes
 
 
-def _come_once(product: Product, tile: Tile) -> bool:
-    """Whether memory delivers A and B once in any order: the L2 holds them, or all blocks go through k together."""
-    m, n, k = product.shape
-    tiles_m, tiles_n = tile_grid(product.shape, tile)
-    operand_bytes = (m + n) * k * product.data_type.bits / 8
-    return operand_bytes <= _held_bytes(product) or tiles_m * tiles_n <= (product.sms or 1)
-
-
-def _held_bytes(product: Product) -> float:
+def _missed_share(product: Product, bytes_between: float) -> float:
+    """What the L2 no longer holds of data, if so many bytes pass through it before they are needed again."""
     l2_bytes = product.card.l2_bytes if product.card is not None else None
-    return (l2_bytes or 0) * _L2_SHARE_HELD
+    held_bytes = (l2_bytes or 0) * _L2_SHARE_HELD
+    return min(1.0, max(0.0, bytes_between / held_bytes - 1)) if held_bytes else 1.0
 
 
 def count_fetched_bytes(product: Product, tile: Tile, schedule: Schedule) -> float:
-    """Operand bytes that the sets of blocks fetch from the L2. Tiles of experts share nothing.
+    """Operand bytes that the sets of blocks fetch from the L2.
 
     >>> from tilescope.planner import plan_gemm
     >>> product = plan_gemm(833, 2000, 3056, "bf16").product
     >>> [round(count_fetched_bytes(product, (112, 128, 64), Schedule(group=group)) / 1e6) for group in (4, 1)]
     [51, 104]
     """
-    a_tile_bytes, b_tile_bytes = _tile_bytes(product, tile)
-    if product.batch.is_of_experts:
-        tiles = prod(tile_grid(product.shape, tile)) * product.batch.count
-        return tiles * (a_tile_bytes + b_tile_bytes)
     grid = schedule.cluster_grid(tile_grid(product.shape, tile))
     group = min(max(1, schedule.group // schedule.multicast[0]), grid[0]) if schedule.group else grid[0]
     groups = _list_groups(grid[0])
@@ -102,14 +114,14 @@ def choose_group(product: Product, tile: Tile, schedule: Schedule = PLAIN) -> in
         return 0
     along_m = schedule.multicast[0]
     fetches = _count_fetches(grid, groups, _count_cluster_blocks(schedule), product.sms or 1)
-    shared_bytes = _fetched_bytes(product, tile, schedule, fetches)
-    times_us = [transfer_us(each, H200_RATES.shared_l2_gb_per_s) for each in shared_bytes]
-    if not _come_once(product, tile):
-        for number, group in enumerate(groups):
-            memory_bytes = count_operand_bytes(product, tile, group * along_m) * product.batch.count
-            times_us[number] += transfer_us(memory_bytes, H200_RATES.memory_gb_per_s)
-    fastest = groups[times_us.index(min(times_us))]
-    return 0 if fastest == grid[0] else fastest * along_m
+    times_us = []
+    for group, shared_bytes in zip(groups, _fetched_bytes(product, tile, schedule, fetches), strict=True):
+        memory_bytes = count_operand_bytes(product, tile, group * along_m) * product.batch.count
+        l2_us = transfer_us(shared_bytes, H200_RATES.shared_l2_gb_per_s)
+        times_us.append(_FETCHED_WEIGHT * l2_us + transfer_us(memory_bytes, H200_RATES.memory_gb_per_s))
+    limit_us = _NEAR * min(times_us)
+    group = next(group for group, us in zip(groups, times_us, strict=True) if us <= limit_us)
+    return 0 if group == grid[0] else group * along_m
 
 
 def _tile_bytes(product: Product, tile: Tile) -> tuple[float, float]:
@@ -133,12 +145,12 @@ def _count_cluster_blocks(schedule: Schedule) -> int:
 
 
 def _list_groups(tiles_m: int) -> tuple[int, ...]:
-    """The groups that are compared: all tiles along m, and fewer.
+    """The groups that are compared: fewer tiles than there are along m, and all.
 
     >>> _list_groups(5)
-    (5, 1, 2, 3, 4)
+    (4, 2, 1, 5)
     """
-    return (tiles_m, *(group for group in _GROUPS if group < tiles_m))
+    return (*(group for group in _GROUPS if group < tiles_m), tiles_m)
 
 
 @lru_cache(maxsize=4096)
