@@ -5,6 +5,7 @@ import pytest
 
 from tilescope.sync.all_orders.mistake import MistakeFoundError
 from tilescope.sync.detector.tmem_order import Actor
+from tilescope.sync.events import Converge
 from tilescope.sync.lane_clocks import LaneClocks
 
 
@@ -18,6 +19,26 @@ def test_a_thread_that_issues_is_part_of_its_warp_and_a_warp_is_itself(how, numb
 def test_a_mistake_is_called_by_its_kind():
     found = MistakeFoundError("race", agent=1)
     assert (str(found), found.kind, found.facts) == ("race", "race", {"agent": 1})
+
+
+@pytest.mark.parametrize(
+    ("masks", "together"),
+    [
+        (None, [[0, 1], [40]]),
+        ({0: 3, 1: 3, 40: 3}, [[0, 1], [40]]),  # the same mask in two warps
+        ({0: 1, 1: 2, 40: 3}, [[0], [1], [40]]),
+        ({0: 0xFFFFFFFF, 1: 0xFFFFFFFF, 40: 1}, [[0, 1], [40]]),
+    ],
+)
+def test_lanes_converge_with_those_of_their_group_that_have_their_mask(masks, together):
+    lanes = np.array([0, 1, 40])
+    by_lane = None
+    if masks is not None:
+        by_lane = np.zeros(64, np.uint32)
+        by_lane[list(masks)] = list(masks.values())
+    groups = Converge(0, lanes, 32, np.arange(64) // 32, by_lane).groups()
+    found = [lanes[groups == group].tolist() for group in dict.fromkeys(groups.tolist())]
+    assert found == together
 
 
 def test_lanes_that_learn_a_time_know_it_and_no_others_do():
