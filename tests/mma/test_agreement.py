@@ -86,6 +86,21 @@ def test_addresses_are_where_the_emulator_puts_the_elements(case):
     assert (found % 4 == byte % 4).all()
 
 
+def test_rows_that_overlap_in_memory_are_rows_of_the_tile():
+    """Windows of 64 elements, 16 apart: element 16 of a row is element 0 of the next row in global memory."""
+    windows = TensorMap("bf16", (64, 8), (32,), (32, 8))
+    written = WrittenTile.by_copies(
+        windows,
+        [((0, 0), 0), ((32, 0), 512)],
+        smem_address=0x400,
+        major="K",
+        data_type=ts.DataType.named("bf16"),
+        element_bits=16,
+    )
+    row, column = np.indices((8, 64))
+    assert (written.addresses == 0x400 + column // 32 * 512 + row * 64 + column % 32 * 2).all()
+
+
 @pytest.mark.slow
 @given(st.data())
 def test_plans_agree_with_their_own_descriptors(data):

@@ -1,5 +1,6 @@
 """Aligned sums and fused multiply-adds against fractions, and the compiled loop against numpy."""
 
+import os
 from fractions import Fraction
 from math import inf
 
@@ -179,6 +180,27 @@ def test_the_compiled_loop_has_the_bits_of_numpy(require):
             by_loop = aligned_sum.by_loop(loop, *operands, c, fractional_bits)
             by_numpy = aligned_sum.by_numpy(*operands, c, fractional_bits)
             assert (by_loop == by_numpy).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not bind processes to cores")
+def test_a_process_that_may_use_one_core_sums_on_one():
+    allowed = os.sched_getaffinity(0)
+    aligned_sum._core_count.cache_clear()
+    parts = []
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        aligned_sum.on_all_cores(parts.append, 64, products=1 << 30)
+    finally:
+        os.sched_setaffinity(0, allowed)
+        aligned_sum._core_count.cache_clear()
+    assert parts == [slice(0, 64)]
+
+
+def test_parts_of_a_batch_are_disjoint_and_cover_it(monkeypatch):
+    monkeypatch.setattr(aligned_sum, "_core_count", lambda: 3)
+    parts = []
+    aligned_sum.on_all_cores(parts.append, 64, products=1 << 30)
+    assert sorted((part.start, part.stop) for part in parts) == [(0, 21), (21, 42), (42, 64)]
 
 
 def test_without_numba_numpy_sums(monkeypatch):

@@ -328,6 +328,18 @@ def test_distribute_and_collect_are_inverse(instruction, operand, data_type):
     assert ts.Value.from_dict(found.to_dict()) == found
 
 
+@pytest.mark.parametrize(("instruction", "copies"), [("wmma.m16n16k16", 2), ("wmma.m32n8k16", 4)])
+def test_an_element_that_a_lane_has_in_several_registers_is_read_from_the_first(instruction, copies):
+    found = fragment(instruction, "B", "f16")
+    assert found.copies == copies
+    thread, value = found.holders()
+    for row, column in np.ndindex(found.shape):
+        lane = int(thread[0, row, column])
+        values = [number for number, place in enumerate(found.held_by(lane)) if place == (row, column)]
+        assert len(values) == copies
+        assert int(value[0, row, column]) == values[0]
+
+
 def test_registers_of_packed_types():
     def bits(name, instruction="mma.m16n8k32", operand="A"):
         found = fragment(instruction, operand, name)

@@ -295,6 +295,21 @@ def test_names_all_that_is_wrong_at_once():
     assert [each.argument for each in caught.value.violations] == ["a_type", "b_type", "d_type", "saturate", "m, n"]
 
 
+def test_only_words_of_32_bits_can_be_instruction_descriptors_or_addresses_of_tensor_memory():
+    bits = {word: {reading.bits for reading in ts.descriptor_readings(word).readings} for word in (2**32 - 1, 2**32)}
+    assert bits == {2**32 - 1: {32, 64}, 2**32: {64}}
+
+
+@pytest.mark.parametrize("bits", [(6,), (6, 23)])
+def test_bits_that_a_kind_does_not_use_are_named(bits, wording):
+    word = 0x08400010 | sum(1 << bit for bit in bits)
+    with pytest.raises(ts.RuleError) as refused:
+        InstructionDescriptor.decode(word, "f16")
+    (found,) = refused.value.violations
+    assert (found.rule, found.values["bits"], found.values["without"]) == ("tcgen05-reserved", bits, 0x08400010)
+    wording(f"reserved bits of an instruction descriptor, {len(bits)}", found)
+
+
 @pytest.mark.parametrize("word", [-1, 1 << 32, "0x40", None, True])
 def test_refuses_what_is_no_word(word):
     with pytest.raises(ts.RuleError, match=r"32 bits|word is an integer"):

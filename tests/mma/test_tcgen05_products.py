@@ -292,6 +292,7 @@ def test_disabled_lanes_keep_their_accumulator(m, group):
 def test_a_pair_shares_rows_and_columns_out():
     product = tcgen05_product((512, 128, 64), DataType.named("bf16"), cta_group=2)
     assert (product.m, product.n) == (256, 128)
+    assert (product.ws, product.sparse, product.a_in_tensor_memory) == (False, False, False)
     rows = [product.share(cta, 512, product.m) for cta in (0, 1)]
     assert sorted(np.concatenate(rows).tolist()) == list(range(512))
     assert rows[0][[0, 127, 128]].tolist() == [0, 127, 256]

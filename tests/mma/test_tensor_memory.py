@@ -16,7 +16,7 @@ from tilescope.mma.tmem_address import TmemAddress
 from tilescope.mma.tmem_budget import tmem_budget
 from tilescope.mma.tmem_copy import CP_SHAPES
 from tilescope.mma.tmem_form import TMEM_FORMS
-from tilescope.mma.tmem_layout import tmem_layout
+from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
 
 # The formulas of PTX's figures, as one writes them down: lane and column of register r of thread t.
 NAIVE = {
@@ -187,7 +187,8 @@ def test_a_warp_stays_in_its_own_quarter_and_is_warned_about_a_foreign_one(warp)
     assert (stored.cells == warned.cells).all()
     assert stored.findings == ()
     assert [(each.rule, each.severity) for each in warned.findings] == [("tmem-quarter", "warning")]
-    assert f"Set the lane field to {32 * warp}" in str(warned.findings[0])
+    lanes = {name: warned.findings[0].values[name] for name in ("lane", "first_lane", "last_lane", "right_lane")}
+    assert lanes == {"lane": foreign.lane, "first_lane": 32 * warp, "last_lane": 32 * warp + 31, "right_lane": own.lane}
     upper = memory.load("16x64b.x4", TmemAddress(32 * ((warp + 1) % 4) + 16), warp=warp)
     assert (upper == memory.load("16x64b.x4", TmemAddress(32 * warp + 16), warp=warp)).all()
 
@@ -254,6 +255,31 @@ def test_allocation():
         assert refused(TensorMemory().alloc, wrong) == ["tmem-alloc"]
 
 
+@pytest.mark.parametrize(
+    "allocations",
+    [
+        [(0, 64), (32, 32)],
+        [(32, 32), (0, 64)],
+        [(0, 32), (0, 32)],
+        [(480, 64)],
+        [(512, 32)],
+        [(16, 32)],
+        [(32 * number, 32) for number in range(17)],
+        [(0, 32)] * 1000,
+    ],
+    ids=lambda allocations: str(allocations)[:20],
+)
+def test_allocated_ranges_are_within_the_columns_and_do_not_overlap(allocations):
+    assert refused(TensorMemory, allocations=allocations) == ["tmem-alloc"]
+
+
+def test_all_columns_may_be_allocated_in_any_order():
+    ranges = tuple((32 * number, 32) for number in reversed(range(16)))
+    memory = TensorMemory(allocations=ranges)
+    assert memory.allocations == ranges
+    assert memory.allocated.all()
+
+
 def test_a_range_starts_at_a_multiple_of_its_size():
     memory = TensorMemory().alloc(32).alloc(64)
     assert memory.allocations == ((0, 32), (64, 64))
@@ -288,6 +314,28 @@ def test_addresses():
     for lane in range(128):
         for column in range(0, 512, 7):
             assert TmemAddress.decode(TmemAddress(lane, column).encode()) == TmemAddress(lane, column)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        tmem_layout((128, 64), address=TmemAddress(0, 32)),
+        tmem_layout((256, 128), operand="A", cta_group=2, data_type="bf16"),
+        scale_layout(128, 256, "nvfp4").tensor_memory("A"),
+    ],
+    ids=["D", "A of a pair", "scales"],
+)
+def test_a_layout_survives_plain_data(layout):
+    again = TmemLayout.from_dict(layout.to_dict())
+    assert again == layout
+    assert (again.bit_addresses() == layout.bit_addresses()).all()
+    without_start = {name: value for name, value in layout.to_dict().items() if name != "start"}
+    assert refused(TmemLayout.from_dict, without_start) == ["missing-field"]
+
+
+@pytest.mark.parametrize("data", [None, 5, "tmem_layout", [("start", 0)]])
+def test_what_is_no_table_has_no_field_of_a_layout(data):
+    assert refused(TmemLayout.from_dict, data) == ["missing-field"]
 
 
 def test_matrices_start_where_their_layout_may():

@@ -228,6 +228,13 @@ def test_warns_of_base_offsets_that_tma_does_not_write():
     assert plain.ignored_fields() == ("base_offset",)
 
 
+@pytest.mark.parametrize(("lines", "later"), [(1, "128 bytes"), (3, "384 bytes"), (7, "896 bytes")])
+def test_a_base_offset_counts_lines_of_128_bytes(lines, later):
+    word = WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B", base_offset=lines).encode()
+    (field,) = [field for field in inspect_descriptor(word).fields if field.name == "base_offset"]
+    assert f"({later})" in field.meaning
+
+
 SOUND = {"start_address": 0, "leading_bytes": 16, "stride_bytes": 1024, "swizzle": "128B", "base_offset": 0}
 
 

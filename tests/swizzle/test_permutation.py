@@ -336,6 +336,17 @@ def test_threads_do_not_change_the_bytes(mode, threads):
     assert_same_bytes(stored[mode.apply(start + np.arange(len(data))) - start], data)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_every_byte_is_in_the_share_of_one_thread(threads):
+    unit, shares = 1024, []
+    permutation.in_shares(lambda *share: shares.append(share), 3 * unit, 8195 * unit, unit, threads=threads)
+    assert len(shares) == threads
+    begins, ends = zip(*sorted(shares), strict=True)
+    assert begins == (3 * unit, *ends[:-1])
+    assert ends[-1] == 8195 * unit
+    assert all(end % unit == 0 for end in ends)
+
+
 @pytest.mark.parametrize("threads", [0, -1, 1.0, "2", None, True, [2]])
 def test_strange_number_of_threads_is_refused(threads):
     with pytest.raises(RuleError, match=r"argument-(range|type): threads = "):
@@ -436,12 +447,25 @@ def test_without_a_swizzle_every_byte_is_copied_whatever_the_size(threads):
         assert_same_bytes(SWIZZLE["none"].swizzle(data, threads=threads), data)
 
 
-def test_the_compiled_loop_waits_for_its_stores():
-    """Non-temporal stores are not ordered by themselves: a reader on another core needs the fence behind them."""
+@pytest.fixture(scope="module")
+def compiled_loop_text():
+    """The compiled loop as LLVM's instructions."""
     numba = pytest.importorskip("numba")
     from tilescope.swizzle import line_streaming
 
     compiled = numba.njit(line_streaming.stream.signatures)(line_streaming.stream.py_func)  # a cached one shows no text
     (text,) = compiled.inspect_llvm().values()
-    assert "!nontemporal" in text
-    assert "fence seq_cst" in text
+    return text
+
+
+def test_the_compiled_loop_waits_for_its_stores(compiled_loop_text):
+    """Non-temporal stores are not ordered by themselves: a reader on another core needs the fence behind them."""
+    assert "!nontemporal" in compiled_loop_text
+    assert "fence seq_cst" in compiled_loop_text
+
+
+def test_the_compiled_loop_assumes_no_alignment_of_the_source_and_lines_of_the_target(compiled_loop_text):
+    loads = re.findall(r"load <2 x i64>, .* align (\d+)", compiled_loop_text)
+    stores = re.findall(r"store <8 x i64> .* align (\d+), !nontemporal", compiled_loop_text)
+    assert set(loads) == {"1"}
+    assert set(stores) == {"64"}

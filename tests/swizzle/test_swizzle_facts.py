@@ -62,9 +62,31 @@ def test_codes_names_and_sources_are_those_of_the_readers_that_have_the_mode(mod
         assert f"{reader} {code}" in told["codes"].split(", ")
     assert (f"CU_TENSOR_MAP_SWIZZLE_{mode}".upper() in told["names"]) == (driver != "-")
     assert ("cuda.h" in told["sources"]) == (driver != "-")
+    assert ("CUDA C++ Programming Guide" in told["sources"]) == (mode in {"none", "32B", "64B", "128B"})
     assert ("tensormap.replace" in told["sources"]) == (driver == "-")
     assert ("wgmma" in told["sources"]) == (wgmma != "-")
     assert ("tcgen05" in told["sources"]) == (tcgen05 != "-")
+
+
+# CuTe's sw128 and the like: the bits that change, the lowest of them, and how far the causing bits are above them.
+CUTE_SWIZZLES = {
+    "none": "Swizzle<0,4,3>",
+    "32B": "Swizzle<1,4,3>",
+    "64B": "Swizzle<2,4,3>",
+    "128B": "Swizzle<3,4,3>",
+    "128B_ATOM_32B": "Swizzle<2,5,2>",
+    "128B_ATOM_64B": "Swizzle<1,6,1>",
+}
+
+
+@pytest.mark.parametrize("mode", SWIZZLE)
+def test_a_mode_that_is_a_swizzle_of_cute_has_its_name(mode):
+    """Two are not: CuTe does not exchange the halves of a chunk, and 96B is no XOR of address bits."""
+    names = facts(SWIZZLE[mode])["names"]
+    if mode in CUTE_SWIZZLES:
+        assert CUTE_SWIZZLES[mode] in names
+    else:
+        assert "CuTe" not in names
 
 
 def test_the_row_of_96b_is_not_said_to_leave_gaps():
@@ -101,3 +123,13 @@ def test_an_address_off_128_of_a_software_swizzle_is_not_refused():
 )
 def test_the_sentence_names_the_piece_that_moves(mode, sentence):
     assert rule_sentence(SWIZZLE[mode]).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("triple", "changed", "causing"),
+    [((1, 4, 5), "bit 4 ", " bit 9."), ((2, 4, 5), "bits 5:4 ", " bits 10:9."), ((1, 4, -3), "bit 7 ", " bit 4.")],
+)
+def test_the_sentence_of_a_software_swizzle_names_its_address_bits(triple, changed, causing):
+    sentence = rule_sentence(Swizzle.xor(*triple))
+    assert changed in sentence
+    assert sentence.endswith(causing)

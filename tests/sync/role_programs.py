@@ -1,6 +1,15 @@
 """Role programs written by hand: agents of one block that arrive, wait, read and write."""
 
-from tilescope.sync.role_events import BulkStoreIssued, Load, MbarrierArrive, MbarrierWait, ProxyFence, Store
+from tilescope.sync.role_events import (
+    BulkStoreIssued,
+    CopyIssued,
+    Load,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
+    ProxyFence,
+    Store,
+)
 from tilescope.sync.role_program import Agent, BarrierInstance, RoleProgram, SlotInstance
 from tilescope.sync.thread_limits import BARS
 
@@ -19,6 +28,18 @@ def write(slot=0):
 
 def read(slot=0):
     return Load(slots=(slot,))
+
+
+def arrive_and_expect(barrier, size_bytes):
+    return MbarrierArrive(barriers=(barrier,), expected_bytes=size_bytes)
+
+
+def expect(barrier, size_bytes):
+    return MbarrierExpect(barriers=(barrier,), size_bytes=size_bytes)
+
+
+def copy(barrier, size_bytes=64, slot=0):
+    return CopyIssued(barriers=(barrier,), slots=(slot,), size_bytes=size_bytes, how="tma")
 
 
 def fence():

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilescope.sync.lane_clocks import ASYNC_GLOBAL, ASYNC_SHARED, EXECUTED, HAPPENS_BEFORE, LaneClocks
+from tilescope.sync.lane_clocks import (
+    ASYNC_GLOBAL,
+    ASYNC_SHARED,
+    EXECUTED,
+    HAPPENS_BEFORE,
+    LaneClocks,
+    join_clocks,
+)
 
 LANES = 8
 EVERYONE = np.arange(LANES)
@@ -110,6 +117,20 @@ def test_a_thread_knows_what_it_did_itself_and_not_what_its_neighbour_did():
     clocks = LaneClocks(1, LANES, 0)
     columns = np.array([3, 3])
     assert clocks.is_ordered(np.array([3, 4]), columns, np.array([1, 1])).tolist() == [True, False]
+
+
+def test_a_join_knows_what_either_clock_knows_whichever_has_more_columns():
+    """A barrier that is made between two releases adds columns to the second."""
+    clocks = LaneClocks(1, LANES, 0)
+    early = clocks.clock_of(np.array([2, 3]), np.array([7, 5]))
+    for _ in range(40):
+        column = clocks.new_column()
+    late = clocks.clock_of(np.array([3, column]), np.array([6, 9]))
+    assert late.known.shape > early.known.shape
+    for joined in (join_clocks(early, late), join_clocks(late, early)):
+        assert joined.known[[2, 3, column]].tolist() == [7, 6, 9]
+        assert joined.known.sum() == 7 + 6 + 9
+    assert join_clocks(None, early) is early
 
 
 def test_what_is_done_behind_a_release_is_not_handed_on():

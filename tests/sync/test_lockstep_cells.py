@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tilescope.sync.detector.lockstep_order import CopyTouch, LockstepMemory
+from tilescope.sync.detector.lockstep_order import CopyTouch, LockstepMemory, touch_cells
 from tilescope.sync.footprint import Rows
 from tilescope.sync.shadow.global_cells import GlobalCells
 from tilescope.sync.shadow.lockstep_cells import BatchTimes, LastThreads, LockstepCells, OrderMattersError, Touch
@@ -51,6 +51,13 @@ def times(blocks=2):
 
 def touch(lane, *cells, batch):
     return Touch(np.array(cells), np.full(len(cells), lane), batch)
+
+
+@pytest.mark.parametrize("each", [1, 2, 3])
+def test_every_cell_of_an_access_is_touched_by_its_own_lane(each):
+    touched = touch_cells(np.array([8, 20]), each, np.array([5, 6]), times())
+    pairs = zip(touched.cells.tolist(), touched.lanes.tolist(), strict=True)
+    assert list(pairs) == [(first + offset, lane) for first, lane in ((8, 5), (20, 6)) for offset in range(each)]
 
 
 def is_refused(access):

@@ -97,6 +97,18 @@ def test_a_fence_covers_accesses_that_happen_before_it():
     assert not ordering.is_fenced(access, "proxy.async", [FIRST], SECOND)
 
 
+def test_a_barrier_is_initialised_for_whoever_the_init_happens_before():
+    ordering = clocks()
+    ordering.advance(FIRST)
+    ordering.initialise(BARRIER, FIRST)
+    ordering.advance(FIRST)
+    ordering.advance(SECOND)
+    assert [ordering.is_initialised(BARRIER, agent, None) for agent in (FIRST, SECOND)] == [True, False]
+    hand_over(ordering, OTHER, FIRST, SECOND)
+    assert ordering.is_initialised(BARRIER, SECOND, None)
+    assert not ordering.is_initialised(BARRIER, THIRD, None)
+
+
 def test_a_clone_does_not_change_with_its_original():
     ordering = clocks()
     access = access_of(ordering, FIRST)

@@ -1,6 +1,7 @@
 """Who touched a cell last: reads count until the next write, and only those that the next one does not know."""
 
 import numpy as np
+import pytest
 
 from tilescope.sync.epoch import Stamp, columns_of, pack_stamps, stamp_base, unpack_stamp
 from tilescope.sync.shadow.shadow_cells import CellTable, LaneCells, ThreadReads
@@ -11,15 +12,18 @@ CELLS = np.array([2, 3])
 class Knows:
     """Somebody who knows some columns."""
 
-    cluster = 1
-    settled = 0
     is_whole_cluster = False
 
-    def __init__(self, *columns):
+    def __init__(self, *columns, cluster=1, settled=0):
         self.columns = columns
+        self.cluster = cluster
+        self.settled = settled
 
     def has_made(self, stamps):
-        return False
+        return bool(np.isin(columns_of(stamps), self.columns).all())
+
+    def is_unit_ordered(self, column, epoch):
+        return column in self.columns
 
     def are_ordered(self, seen, places):
         return (seen.stamps == 0) | np.isin(columns_of(seen.stamps), self.columns)
@@ -71,6 +75,37 @@ def test_a_write_ends_the_reads_before_it():
     table.read_by_threads(read_by([7], cells=[2], pc=14))
     (met,) = table.unordered_reads(CELLS, Knows())
     assert [stamp.column for stamp in stamps_of(met)] == [7, 7]  # as the first and as the last one
+
+
+def test_a_write_ends_reads_that_nobody_has_looked_at():
+    table = table_with_a_write_by(5)
+    table.read_by_threads(read_by([0, 1], cells=CELLS, pc=11))
+    table.write(CELLS, pack_stamps(stamp_base(13), 6, 1))
+    assert list(table.unordered_reads(CELLS, Knows())) == []
+
+
+def test_a_unit_whose_read_may_be_pending_is_found_by_those_who_know_all_threads():
+    table = table_with_a_write_by(5)
+    table.read_by_unit(CELLS, 0, int(pack_stamps(stamp_base(12, is_asynchronous=True), 40, 1)))
+    newest = int(pack_stamps(stamp_base(20), 63, 9))
+    (unordered,) = table.unordered_reads(CELLS, Knows(settled=newest))
+    assert {stamp.column for stamp in stamps_of(unordered)} == {40}
+    assert list(table.unordered_reads(CELLS, Knows(40, settled=newest))) == []
+
+
+@pytest.mark.parametrize(("cluster", "is_own"), [(1, True), (2, False)])
+def test_a_read_by_the_same_lane_of_another_cluster_is_not_the_writers_own(cluster, is_own):
+    table = CellTable(8, warps=1, units=1, is_shared=False)
+    reads = read_by([0, 1], cells=CELLS, pc=11)
+    table.read_by_threads(reads._replace(at=LaneCells(CELLS, 1, are_distinct=True), cluster=1))
+
+    class Writer(Knows):
+        def are_ordered(self, seen, places):
+            others = np.zeros_like(seen.stamps, bool) if seen.clusters is None else seen.clusters != self.cluster
+            return super().are_ordered(seen, places) & ~others
+
+    unordered = list(table.unordered_reads(CELLS, Writer(0, 1, cluster=cluster)))
+    assert (unordered == []) == is_own
 
 
 def test_only_cells_that_still_hold_a_copy_are_stamped_anew():

@@ -11,7 +11,9 @@ import tilescope as ts
 from tilescope.arch import ARCH
 from tilescope.data_type import DATA_TYPE
 from tilescope.swizzle import SWIZZLE
+from tilescope.tensor_map import MapArguments
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
+from tilescope.tensor_map.samples import IMAGES, MATRIX
 from tilescope.value import Value
 
 MEASURED_TYPES = [row.name for row in DATA_TYPE.values() if row.driver_code is not None and not row.is_packed]
@@ -176,6 +178,24 @@ def test_what_has_no_order_is_no_sequence(kind, unordered):
         given = dict.fromkeys(REQUIRED & set(kind.readers), ()) | {name: unordered}
         found = [each for each in kind.check(**given) if each.argument == name]
         assert [(each.rule, each.limit) for each in found] == [("argument-type", f"{name} is a sequence of integers")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "argument", "owner"),
+    [
+        (ts.Im2colMap, IMAGES, "box", "tiled"),
+        (ts.TensorMap, MATRIX, "upper_corner", "im2col"),
+        (ts.TensorMap, MATRIX, "mode", "wide"),
+        (ts.TensorMap, MATRIX, "corner", None),
+    ],
+)
+def test_an_argument_of_another_kind_of_map_names_that_kind(kind, given, argument, owner):
+    (found,) = MapArguments(kind, given | {argument: 0}).check()
+    assert found.rule == "unknown-name"
+    if owner is None:
+        assert set(found.limit.removeprefix("known: ").split(", ")) == set(kind.readers)
+    else:
+        assert found.limit.startswith(f"{owner} maps have it, ")
 
 
 @each_kind

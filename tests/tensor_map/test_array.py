@@ -1,5 +1,6 @@
 """Maps of arrays that exist: numpy, ml_dtypes, DLPack, the array interfaces, and arrays like torch's."""
 
+import ctypes
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -81,6 +82,47 @@ class WithDlpack:
 
     def __dlpack_device__(self):
         return self._array.__dlpack_device__()
+
+
+class WithDlpackType(WithDlpack):
+    """DLPack with another element type of the same size: numpy exports none of the others."""
+
+    def __init__(self, array, code, bits):
+        super().__init__(array)
+        self._type = code, bits
+
+    def __dlpack__(self, **options):
+        capsule = super().__dlpack__(**options)
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype = ctypes.c_void_p
+        pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+        place = pointer(capsule, b"dltensor") + 20  # behind data, device and ndim: 8 + 8 + 4 bytes
+        (ctypes.c_uint8 * 2).from_address(place)[:] = self._type
+        return capsule
+
+
+# dlpack.h, DLDataTypeCode
+@pytest.mark.parametrize(
+    ("code", "bits", "moved_as"),
+    [
+        (4, 16, "bfloat16"),  # kDLBfloat
+        (6, 8, "uint8"),  # kDLBool
+        (10, 8, "uint8"),  # kDLFloat8_e4m3fn
+        (12, 8, "uint8"),  # kDLFloat8_e5m2
+        (14, 8, "uint8"),  # kDLFloat8_e8m0fnu
+    ],
+)
+def test_types_of_dlpack_that_numpy_lacks(code, bits, moved_as):
+    array = aligned((16, 64), f"uint{bits}")
+    assert ts.TensorMap.from_array(WithDlpackType(array, code, bits), (8, 32)).data_type.name == moved_as
+
+
+@pytest.mark.parametrize(("code", "bits"), [(3, 64), (5, 64), (7, 8), (17, 8)])
+def test_types_of_dlpack_that_no_map_has_are_refused(code, bits):
+    """Pointers, complex numbers, and two of the narrow floats."""
+    array = aligned((16, 64), f"uint{bits}")
+    (found,) = refusals(WithDlpackType(array, code, bits), (8, 32))
+    assert (found.rule, found.values["code"], found.values["bits"]) == ("array-type", code, bits)
 
 
 class TorchType:

@@ -94,6 +94,15 @@ def test_wrong_parameters_are_named(wrong, argument):
     assert raised.value.violations[0].argument.startswith(argument)
 
 
+@pytest.mark.parametrize(("name", "wrong", "least"), [("stride", 0, 1), ("dilation", 0, 1), ("pad", -1, 0)])
+def test_a_step_below_its_least_value_is_told_that_value_and_to_use_1(name, wrong, least):
+    with pytest.raises(ts.RuleError) as raised:
+        convolution(1, 8, 8, 64, 3, 3, **{name: wrong})
+    (found,) = raised.value.violations
+    assert (found.values["least"], found.values["usual"]) == (least, 1)
+    assert convolution(1, 8, 8, 64, 3, 3, **{name: found.values["usual"]})
+
+
 @pytest.mark.parametrize(
     "shape", [(0, 8, 8, 64, 3, 3), (1, 8, 8, 64, 0, 3), (1, 8, 8, 64, 3, 300), (1, 8, "8", 64, 3, 3)]
 )
@@ -123,3 +132,4 @@ def test_without_more_words_a_convolution_has_no_padding_and_steps_by_one():
     plain = Convolution.of(image, filters, "bf16")
     assert plain == Convolution.of(image, filters, "bf16", pad=0, stride=1, dilation=1)
     assert plain.gemm == (2 * 6 * 6, 64, 9 * 64)
+    assert convolution(2, 8, 8, 64, 3, 3) == convolution(2, 8, 8, 64, 3, 3, pad=0, stride=1, dilation=1)

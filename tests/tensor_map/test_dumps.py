@@ -8,8 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tilescope as ts
+from tilescope.cuda_error import CUDA_ERROR
 from tilescope.tensor_map import dumped_arguments
 from tilescope.tensor_map.text import pasted_source as source
+from tilescope.tensor_map.text.argument_dump import maps_in
+from tilescope.tensor_map.text.driver_answer import answer_code
 from tilescope.tensor_map.text.pasted_source import WHOLE_BYTES, MapSource
 
 # flashinfer-ai/flashinfer#2232, as it was pasted there: what stands beyond rank 4 was never set.
@@ -218,6 +221,31 @@ def test_corners_that_a_trimmed_im2col_dump_lacks_are_named():
 def test_the_drivers_answer_is_read_in_words(words, says):
     (asked,) = dumped_arguments(FLASHINFER.replace(" due to invalid argument", words))
     assert any(says in each.found for each in asked.check())
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0, "no error"),
+        (1, "invalid argument"),
+        (201, "invalid device context"),
+        (700, "an illegal memory access was encountered"),
+        (715, "an illegal instruction was encountered"),
+        (716, "misaligned address"),
+        (719, "unspecified launch failure"),
+        (801, "operation not supported"),
+    ],
+)
+def test_the_words_of_the_driver_and_the_name_in_cuda_h_are_one_code(code, words):
+    assert answer_code(words) == answer_code(CUDA_ERROR[code].name) == code
+
+
+@pytest.mark.parametrize(("between", "maps"), [(59, 1), (60, 0)])
+def test_a_dump_is_61_lines_long_at_most(between, maps):
+    """Other threads print between its lines. What follows later belongs to another map."""
+    dims = "globalDim (64,64,1) globalStrides (2,128,0)"
+    lines = [dims, *["step 1 loss 0.123"] * between, "boxDim (64,8,1) swizzle 3"]
+    assert len(list(maps_in(enumerate(lines, 1)))) == maps
 
 
 def test_answers_before_and_behind_their_dumps_stay_with_them():

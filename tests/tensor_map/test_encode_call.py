@@ -82,6 +82,17 @@ def test_a_call_is_read_however_it_is_written(text):
     assert asked.tensor_map() == WANTED
 
 
+@pytest.mark.parametrize(
+    ("assigned", "dims"),
+    [("dim[0] = 512;", (512, 8, 4)), ("dim[1] = 512;", (64, 512, 4)), ("dim[2] = 512;", (64, 8, 512))],
+)
+def test_an_assignment_to_an_entry_leaves_the_others(assigned, dims):
+    text = f"cuuint64_t dim[3] = {{64, 8, 4}}; {assigned} cuuint64_t stride[2] = {{128, 1024}};\n"
+    call = CALL.replace(", 2, ptr", ", 3, ptr").replace("box,", "{64, 8, 4},").replace("step,", "{1, 1, 1},")
+    (asked,) = encode_calls(text + call)
+    assert asked.given["dims"] == dims
+
+
 def test_im2col_calls_are_read_in_both_languages():
     wanted = ts.Im2colMap(
         "f16",

@@ -19,5 +19,10 @@ def test_a_rank_is_named_where_the_place_depends_on_it(name):
     for entry, place in TOPICS[name].facts:
         assert ("(rank " in place) == ("corner" in entry), place
     entries = [entry for entry, _ in TOPICS[name].facts]
+    if "corner" in name:
+        corner = name.removeprefix("field ").removesuffix("[i]")
+        of_ranks = [f"{corner}[{axis}] {rank}" for rank in (3, 4, 5) for axis in range(rank - 2)]
+        found = [f"{entry} {place.partition('(rank ')[2].rstrip(')')}" for entry, place in TOPICS[name].facts]
+        assert sorted(found) == sorted(of_ranks)
     if "corner" not in name:
         assert len(entries) == len(set(entries))

@@ -21,6 +21,12 @@ def test_shared_addresses_are_multiples_of_128(address):
         assert rules(BF16, "load", (0, 0), smem_address=beside) == ["smem-address"]
 
 
+def test_a_shared_address_off_128_has_an_aligned_one_on_either_side():
+    (found,) = broken_by(Copy(BF16, "load", (0, 0), smem_address=0x4C0))
+    assert (found.values["below"], found.values["above"]) == (0x480, 0x500)
+    assert found.change == {"smem_address": 0x480}
+
+
 @pytest.mark.parametrize(("data_type", "step"), [("u8", 16), ("bf16", 8), ("f32", 4), ("f64", 2)])
 def test_the_inner_coordinate_lands_on_16_bytes(data_type, step):
     tensor_map = ts.TensorMap(data_type, (4096, 64), (32768,), (64, 8))
@@ -29,6 +35,13 @@ def test_the_inner_coordinate_lands_on_16_bytes(data_type, step):
         assert rules(tensor_map, direction, (step * 5 + step // 2, 0)) == ["inner-coordinate"]
     assert rules(tensor_map, "load", (-step, 0)) == []
     assert rules(tensor_map, "load", (-step + 1, 0)) == ["inner-coordinate"]
+
+
+def test_the_inner_coordinate_has_an_aligned_one_on_either_side_and_the_others_stay():
+    (found,) = broken_by(Copy(BF16, "load", (12, 5)))
+    assert (found.values["elements"], found.values["inner_bytes"]) == (12, 24)
+    assert found.values["around"] == (8, 16)
+    assert found.change == {"coords": (8, 5)}
 
 
 def test_interleaved_coordinates_are_pixels():

@@ -331,6 +331,11 @@ def test_each_architecture_has_its_swizzles_types_and_kinds(arch):
     assert (broken(HALF_ROWS | {"arch": arch}) == set()) == (arch == "sm_103")
 
 
+def test_a_row_of_packed_values_may_end_in_the_middle_of_a_byte():
+    found = ts.TensorMap.check("16u4_align8b", (64, 64), (32,), (9, 64), arch="sm_100")
+    assert [(each.rule, each.values["row_bytes"]) for each in found] == [("inner-multiple", 4.5)]
+
+
 def test_sm_103_stores_half_rows_of_six_bit_values_and_cannot_load_them():
     half = ts.TensorMap(**HALF_ROWS | {"arch": "sm_103"})
     assert [found.rule for found in half.findings] == ["packed-store-only", "address-128"]

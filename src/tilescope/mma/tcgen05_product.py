@@ -131,9 +131,9 @@ class Tcgen05Product:
     n: int
     cta_group: int
     k: int  # elements of A that one instruction takes; of a sparse A the stored ones
-    ws: bool = False
-    sparse: bool = False
-    a_in_tensor_memory: bool = False
+    ws: bool
+    sparse: bool
+    a_in_tensor_memory: bool
     arithmetic: Arithmetic | None = None  # how its instructions add; None: in double precision or int64, rounded once
 
     @property

@@ -50,7 +50,7 @@ TMEM_ALLOC = rule(
 BAD_ALLOCATIONS = TMEM_ALLOC.worded(
     argument="allocations",
     found="{asked}",
-    limit="pairs of a first column and 32, 64, 128, 256 or 512 columns",
+    limit="pairs of a first column and 32, 64, 128, 256 or 512 columns, none of which is in two pairs",
     fix="Leave allocations out, and call alloc(128).",
 )
 NO_ALLOCATION = TMEM_ALLOC.worded(
@@ -490,7 +490,7 @@ class TensorMemory(Documented, Value):
 
 
 def _read_allocations(allocations: object) -> tuple[tuple[int, int], ...] | None:
-    """Pairs of a first column and the columns of an alloc; None if an entry is not such a pair."""
+    """Pairs of a first column and the columns of an alloc; None if an entry is not such a pair, or ranges overlap."""
     listed = entries(allocations, _MAX_ALLOCATIONS + 1)
     if listed is None:
         return None
@@ -505,6 +505,11 @@ def _read_allocations(allocations: object) -> tuple[tuple[int, int], ...] | None
         if columns is None or columns not in ALLOC_COLUMNS:
             return None
         ranges.append((first, columns))
+    free_from = 0
+    for first, columns in sorted(ranges):
+        if first < free_from or first + columns > TMEM_COLUMNS:
+            return None
+        free_from = first + columns
     return tuple(ranges)
 
 

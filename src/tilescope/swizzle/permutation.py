@@ -221,8 +221,7 @@ def _permute(mode: AddressMap, address: int, source: AnyArray, target: AnyArray,
         end = begin + (length - begin) // unit_bytes * unit_bytes
         in_shares(work, begin, end, unit_bytes, threads=threads)
     for low, high in ((0, begin), (end, length)):
-        if low < high:
-            in_shares(move.gather, low, high, mode.piece_bytes, threads=threads)
+        in_shares(move.gather, low, high, mode.piece_bytes, threads=threads)
 
 
 class _Move(NamedTuple):
