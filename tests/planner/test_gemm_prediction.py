@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 
+FIRST_LOAD_US = 0.75  # latency of a TMA load on an H200, which the time from one launch to the next includes
 TILE_K = {"bf16": (16, 32, 64, 128, 256), "e4m3": (32, 64, 128), "tf32": (8, 16, 32, 64)}
 
 
