@@ -109,6 +109,13 @@ def test_every_other_tile_says_how_much_longer_it_takes_or_what_else_it_costs():
     assert "bytes" in {each.behind_in for each in gemm.others}
 
 
+def test_of_equally_fast_kernels_one_without_clusters_comes_first():
+    gemm = ts.plan_gemm(4096, 4096, 4096, "bf16")
+    assert prod(gemm.schedule.cluster) == 1
+    behind = {prod(each.schedule.cluster): each.behind_in for each in gemm.others if each.behind_in != "time"}
+    assert behind == {1: "instructions", 2: "cluster"}
+
+
 def test_ties_are_explained(wording):
     by_mma = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_80", sms=128)
     assert any("; 256 x 128 x 64 is equal in every term." in reason for reason in sentences(by_mma))

@@ -314,6 +314,9 @@ def behind(tile: RankedTile, best: RankedTile, lowest_us: float) -> Reason:
     here = tile.busiest_bytes
     there = best.busiest_bytes
     if tile_rank[1] > best_rank[1] and here <= there:
+        in_a_cluster = prod(tile.schedule.cluster)
+        if in_a_cluster > prod(best.schedule.cluster):
+            return Reason.of("behind-cluster", blocks=in_a_cluster)
         return Reason.of("behind-sharing", blocks=tile.schedule.blocks_of_a_tile)
     if here > there:
         return Reason.of(_behind_in_bytes(tile, best), here=here, there=there)

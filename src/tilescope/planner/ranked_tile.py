@@ -22,6 +22,7 @@ _BEHIND_IN = {  # the term that a reason is about
     "first": "",
     "behind-time": "time",
     "behind-sharing": "sharing",
+    "behind-cluster": "cluster",
     "behind-floor": "floor",
     "behind-bytes": "bytes",
     "behind-few-bytes": "bytes",
@@ -92,7 +93,7 @@ class RankedTile(Value):
 
     @property
     def behind_in(self) -> str:
-        """The first term in which it is behind: time, floor, sharing, bytes, instructions, order; "" for the first."""
+        """The first term in which it is behind: time, floor, sharing, cluster, bytes, instructions, order; "" for the first."""
         return _BEHIND_IN[self.behind.name]
 
     @property

@@ -145,6 +145,7 @@ SENTENCES = {
     "next-floor": "No other tile's floor is within a tenth of it: {next: x }[[ of {whose}]] comes next.",
     "behind-time": "predicted {here:us}, more than 1 % above the shortest, {there:us}",
     "behind-sharing": "predicted as fast within 1 %, but {blocks} blocks share k and wait for each other",
+    "behind-cluster": "predicted as fast within 1 %, but clusters of {blocks} blocks wait for each other",
     "behind-floor": "floor {here:us}, more than a tenth above the lowest, {there:us}",
     "behind-bytes": "its busiest SM fetches {here:MB}, not {there:MB}",
     "behind-all-bytes": "all SMs together fetch {here:MB}, not {there:MB}",
