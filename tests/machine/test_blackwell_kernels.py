@@ -54,7 +54,7 @@ def test_a_map_of_another_swizzle_than_the_descriptors_is_told(wording):
         memory=launch.memory,
         smem_bytes=launched["smem_bytes"],
         record=False,
-        remedies=False,
+        advice="none",
     )
     mismatches = [finding for finding in run.findings if finding.rule == "run-swizzle-mismatch"]
     assert [finding.severity for finding in mismatches] == ["error"] * 2  # A and B

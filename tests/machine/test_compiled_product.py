@@ -35,7 +35,7 @@ def run(name):
     grid = (EXTENT // 128, EXTENT // 128) if name == "mm_tma_f16" else 2 * EXTENT // 128
     kernel = ts.Kernel(PATHS[name].with_suffix(".ptx").read_text("utf-8"), launch["entry"])
     found = kernel.run(
-        grid, launch["block"], [*args, *numbers, 0, 0], memory=memory, smem_bytes=launch["smem_bytes"], remedies=False
+        grid, launch["block"], [*args, *numbers, 0, 0], memory=memory, smem_bytes=launch["smem_bytes"], advice="none"
     )
     return found.to_dict(), [array.tobytes() for array in arrays]
 

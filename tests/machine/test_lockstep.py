@@ -105,7 +105,7 @@ def run_fragments(kernel, *, findings, max_seconds=60):
         THREADS,
         [source, out, count],
         findings=findings,
-        remedies=False,
+        advice="none",
         max_steps=20_000,
         max_seconds=max_seconds,
     )
@@ -258,7 +258,7 @@ def test_blocks_with_copies_and_wgmma_follow_a_leader(monkeypatch, findings, lea
             args += [memory.map(array, (64, 128), swizzle="128B"), 256, 256, 256, 1]
         kernel = recorded_kernel("mm_tma_f16")
         options = {"memory": memory, "smem_bytes": launch["smem_bytes"], "findings": findings}
-        return kernel.run((2, 2), 256, [*args, 256, 0, 0], remedies=False, **options), arrays
+        return kernel.run((2, 2), 256, [*args, 256, 0, 0], advice="none", **options), arrays
 
     together, alone, ended = run_both(monkeypatch, run, leads_first=leads_first)
     assert (ended, len(joined)) == (1, processes - 1)
@@ -278,7 +278,7 @@ def test_mutants_of_a_pipeline_give_the_same(monkeypatch, kind):
             args = []
             for array in arrays:
                 args += [memory.map(array, (64, 128), swizzle="128B"), *array.shape, array.shape[1], 1]
-            options = {"memory": memory, "smem_bytes": 98328, "remedies": False, "max_steps": 20_000}
+            options = {"memory": memory, "smem_bytes": 98328, "advice": "none", "max_steps": 20_000}
             return mutant.kernel.run((2, 2), 256, [*args, 128, 0, 0], **options), arrays
 
         together, alone, _ = run_both(monkeypatch, run)
@@ -294,7 +294,7 @@ def test_a_box_wholly_outside_its_tensor_follows_a_leader(monkeypatch):
         args = []
         for array in arrays:
             args += [memory.map(array, (64, 128), swizzle="128B"), 128, 128, 128, 1]
-        options = {"memory": memory, "smem_bytes": launch["smem_bytes"], "remedies": False}
+        options = {"memory": memory, "smem_bytes": launch["smem_bytes"], "advice": "none"}
         return recorded_kernel("mm_tma_f16").run((2, 2), 256, [*args, 128, 0, 0], **options), arrays
 
     together, alone, ended = run_both(monkeypatch, run)
@@ -315,7 +315,7 @@ def test_an_accumulator_that_is_written_under_a_pending_wgmma_is_written_after_i
         args = []
         for array in arrays:
             args += [memory.map(array, (64, 128), swizzle="128B"), *array.shape, array.shape[1], 1]
-        options = {"memory": memory, "smem_bytes": 98328, "remedies": False}
+        options = {"memory": memory, "smem_bytes": 98328, "advice": "none"}
         return changed.run((2, 2), 256, [*args, 128, 0, 0], **options), arrays
 
     together, alone, ended = run_both(monkeypatch, run)
@@ -338,7 +338,7 @@ def test_maps_are_known_again_after_a_leader_is_undone(monkeypatch, odd_block):
         args = []
         for array in arrays:
             args += [memory.map(array, (64, 128), swizzle="128B"), *array.shape, array.shape[1], 1]
-        options = {"memory": memory, "smem_bytes": 98328, "remedies": False}
+        options = {"memory": memory, "smem_bytes": 98328, "advice": "none"}
         return changed.run((4, 1), 256, [*args, 128, 0, 0], **options), arrays
 
     together, alone, _ = run_both(monkeypatch, run)

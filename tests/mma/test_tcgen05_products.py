@@ -362,7 +362,7 @@ def test_scales_with_a_sign_are_refused():
         )
 
 
-def test_the_former_arguments_of_scales_work_and_warn():
+def test_the_former_scales_work_and_warn():
     a, b = np.eye(128), np.arange(128 * 64).reshape(128, 64) % 5
     ones = np.full((128, 4), 127, np.uint8)
     options = {"data_type": "e4m3", "consumer": "tcgen05"}
