@@ -40,6 +40,7 @@ def test_its_pipeline_is_proven_with_three_consumers():
     assert ts.simulate(pipeline).verdict == "proven"
 
 
+@pytest.mark.slow
 def test_a_stage_that_two_of_three_warpgroups_free_is_noticed():
     gemm = planned("three warpgroups")
     source, changed = re.subn(

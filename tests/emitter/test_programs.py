@@ -109,7 +109,7 @@ def test_the_stage_loop_holds_exactly_the_planned_copies_and_products(name):
         assert ptx.count("wgmma.mma_async") == len(loop) * len(loop[0])
 
 
-@pytest.mark.thinned(32)
+@pytest.mark.thinned(64)
 @pytest.mark.parametrize("name", some(EVERY))
 def test_the_python_script_compiles_its_kernel_and_says_what_is_missing(name, tmp_path):
     script = tmp_path / "tile.py"

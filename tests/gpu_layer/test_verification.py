@@ -40,7 +40,7 @@ def arch_of(name):
     return "sm_90" if name in HOPPER else "sm_100"
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_what_a_card_did_is_what_tilescope_says(path):
     capture = Capture.read(path)

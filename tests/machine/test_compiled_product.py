@@ -40,6 +40,7 @@ def run(name):
     return found.to_dict(), [array.tobytes() for array in arrays]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", BOXES)
 def test_the_compiled_loop_leaves_the_same_as_arrays(require, monkeypatch, name):
     require("numba")

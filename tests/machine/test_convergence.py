@@ -77,13 +77,16 @@ def test_the_fix_of_a_divergent_barrier_moves_it(mistake):
     assert all("out of the branch" in finding.fix and finding.change is None for finding in findings)
 
 
-def test_the_fix_of_lanes_without_order_is_a_barrier_of_the_warp():
-    pairs = next(pairs for pairs in PAIRS if pairs.name == "warp_tree")
-    for mistake in pairs.mistakes:
-        result, _ = run(pairs, ts.Kernel(variant(pairs.text, mistake)), None, advice="fixes")
-        errors = [finding for finding in result.findings if finding.severity == "error"]
-        assert errors
-        assert all("bar.warp.sync" in finding.fix for finding in errors)
+WARP_TREE = next(pairs for pairs in PAIRS if pairs.name == "warp_tree")
+
+
+@pytest.mark.thinned(8)
+@pytest.mark.parametrize("mistake", WARP_TREE.mistakes)
+def test_the_fix_of_lanes_without_order_is_a_barrier_of_the_warp(mistake):
+    result, _ = run(WARP_TREE, ts.Kernel(variant(WARP_TREE.text, mistake)), None, advice="fixes")
+    errors = [finding for finding in result.findings if finding.severity == "error"]
+    assert errors
+    assert all("bar.warp.sync" in finding.fix for finding in errors)
 
 
 def test_each_warp_counts_once_at_a_barrier():

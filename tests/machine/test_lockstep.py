@@ -239,7 +239,7 @@ def test_a_process_with_other_threads_does_not_fork(monkeypatch):
     assert forked_call.count_processes() == 1
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("leads_first", [True, False])
 @pytest.mark.parametrize("findings", [True, False])
@@ -265,7 +265,7 @@ def test_blocks_with_copies_and_wgmma_follow_a_leader(monkeypatch, findings, lea
     assert together == alone
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("kind", ["wait", "barrier", "fence", "parity", "bytes"])
 def test_mutants_of_a_pipeline_give_the_same(monkeypatch, kind):
     mutants = [mutant for mutant in recorded_kernel("mm_tma_f16").mutants() if mutant.kind == kind]

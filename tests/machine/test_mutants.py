@@ -376,6 +376,7 @@ def test_ptxas_takes_every_form_of_mutant(tmp_path):
     assert refused == []
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "name",
     [

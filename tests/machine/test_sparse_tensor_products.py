@@ -91,6 +91,7 @@ SCALED = [
 ]
 
 
+@pytest.mark.thinned(16)
 @pytest.mark.parametrize(("kind", "qualifier", "data_type", "grouped_as", "scale_type", "scales"), SCALED)
 def test_narrow_elements_and_scale_factors(kind, qualifier, data_type, grouped_as, scale_type, scales):
     """A factor belongs to twice as many elements of k as in a dense product; 4 bits go in pairs where they are packed."""

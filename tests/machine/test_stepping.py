@@ -169,6 +169,7 @@ def thread_numbers(text):
     return numbers
 
 
+@pytest.mark.thinned(16)
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_state_of_a_right_kernel_is_that_of_a_naive_replay(name):
     result, _ = run_pair(KERNELS[name], ts.Kernel(variant(KERNELS[name].text)), None)
@@ -220,6 +221,7 @@ def multiplied(seed=None):
     return kernel.run(1, 128, [*arrays, a.word, b.word], smem_bytes=SMEM + SMEM_BYTES, advice="none", seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", [None, 1])
 def test_tensor_memory_is_that_of_a_naive_replay(seed):

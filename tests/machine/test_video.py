@@ -251,6 +251,7 @@ extern "C" __global__ void differences(const unsigned* a, const unsigned* b, uns
 """
 
 
+@pytest.mark.slow
 def test_what_nvcc_makes_of_intrinsics(require, tmp_path):
     require("nvcc")
     (tmp_path / "differences.cu").write_text(INTRINSICS)

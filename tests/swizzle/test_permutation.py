@@ -245,6 +245,7 @@ def test_unfit_out_is_refused(out, says):
     assert "np.empty(1024, np.uint8)" in caught.value.violations[0].fix
 
 
+@pytest.mark.thinned(4)
 @ALL
 def test_buffers_that_are_not_whole_blocks_are_refused_and_the_padded_ones_taken(mode):
     block = mode.block_bytes

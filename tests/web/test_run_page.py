@@ -165,7 +165,7 @@ LOOPS = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("body", LOOPS.values(), ids=LOOPS)
 @pytest.mark.parametrize("threads", [32, 1024])
 def test_a_run_that_does_not_end_is_refused(client, body, threads):
