@@ -220,7 +220,7 @@ def test_the_commands_import_neither_rich_nor_each_other():
     assert shown.stderr == "[]\n"
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize(("arguments", "status"), [("swizzle 128B", 0), ("swizzle 129B", 2)])
 def test_closed_streams_are_no_mistake(arguments, status, closed):

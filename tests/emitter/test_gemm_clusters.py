@@ -70,6 +70,7 @@ def test_the_kernel_gives_the_product_and_no_finding(name):
     assert (c.astype(np.float64) == expected.astype(c.dtype).astype(np.float64)).all()
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", CASES)
 def test_its_pipeline_is_proven(name):
     gemm = planned(name)

@@ -114,7 +114,7 @@ def test_a_wrong_row_of_experts_is_noticed():
     assert (c.astype(np.float64) != other.astype(TYPES["bf16"]).astype(np.float64)).any()
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     "name", ["bias+gelu", "batch with bias and residual", "contiguous experts, swiglu", "masked experts, swapped"]
 )

@@ -34,7 +34,7 @@ def run(shape, data_type, options):
     return c, expected.astype(c.dtype), made
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize(
     ("shape", "data_type", "options"),
     [pytest.param(*case, marks=pytest.mark.slow if number % 2 else ()) for number, case in enumerate(CASES)],

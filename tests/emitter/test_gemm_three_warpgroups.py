@@ -26,7 +26,7 @@ def planned(name):
     return ts.plan_gemm(*shape, data_type, **options)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_gives_the_product_and_no_finding(name):
     c, expected, ran = run_gemm(planned(name))

@@ -98,7 +98,7 @@ def test_a_program_that_does_not_say_its_time_is_noticed(monkeypatch):
     assert suite.difference(case, Outcome(data)) == "the program did not print its time and how many elements are wrong"
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("arch", ["sm_100", "sm_103", "sm_120"])
 def test_every_product_is_timed_once(arch):
     suite = suite_named("rates")

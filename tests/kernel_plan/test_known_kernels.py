@@ -156,7 +156,7 @@ def test_file_names_its_source_by_commit_and_line(name):
     assert re.search(r"\d+-\d+|:\d+", text)
 
 
-@pytest.mark.thinned(12)
+@pytest.mark.thinned(24)
 @pytest.mark.parametrize("name", known_kernel_names())
 def test_cuda_compiles(name):
     plan = ts.plan_kernel(name)
@@ -216,7 +216,7 @@ def changed(steps, change):
 PAIR = "flash-attention-4-forward-256"
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("name", "step", "key"),
     [

@@ -38,6 +38,7 @@ def assert_equal_to_a_plain_product(name, ptx, launched, seed=None):
     assert difference <= launch.tolerance * np.abs(launch.expected).max()
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_texts_compute_a_plain_product(name):
     assert_equal_to_a_plain_product(name, (GOLDEN / f"{name}.ptx").read_text(), RECORDED[name])

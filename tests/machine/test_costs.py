@@ -291,6 +291,7 @@ def recounted(execution, count):
     return cost, least
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "name", ["softmax", "histogram", "cp_async", "matrices", pytest.param("atomics_shared", marks=pytest.mark.slow)]
 )

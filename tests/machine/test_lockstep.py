@@ -211,6 +211,7 @@ def test_processes_share_the_blocks(monkeypatch, names, processes, findings):
         assert len(joined) == processes - 1
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=25, deadline=None)
 @given(CHOICES, st.booleans())
 def test_random_kernels_in_two_processes_give_the_same(choices, findings):
@@ -323,6 +324,7 @@ def test_an_accumulator_that_is_written_under_a_pending_wgmma_is_written_after_i
     assert together == alone
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("odd_block", [0, 3])
 def test_maps_are_known_again_after_a_leader_is_undone(monkeypatch, odd_block):
     """One block adds up one tile less than the others: the first cluster leads in vain, and its copies are undone."""

@@ -285,6 +285,7 @@ def test_warps_that_all_arrive_do_not_meet_behind_a_product():
     assert syncs == {0}
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", ["emitted_gemm_f16", "gluon_specialised", "ring", "mm_tma_f16"])
 def test_loops_do_what_the_steps_did_one_by_one(name, monkeypatch):
     run = run_first_block(name)

@@ -176,6 +176,7 @@ def test_every_state_of_a_right_kernel_is_that_of_a_naive_replay(name):
     compare(result, 12)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", [name for name in KERNELS if KERNELS[name].mistakes][::4])
 def test_every_state_of_a_wrong_kernel_is_that_of_a_naive_replay(name):
     mistake = next(iter(KERNELS[name].mistakes))

@@ -83,6 +83,7 @@ TYPES = ("u32", "s32")
 SECONDARY = {"add": operator.add, "min": min, "max": max}
 
 
+@pytest.mark.thinned(15)
 @pytest.mark.parametrize("types", list(itertools.product(TYPES, TYPES, TYPES)), ids="".join)
 @pytest.mark.parametrize("name", ["vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl.clamp", "vshl.wrap", "vshr.clamp"])
 @pytest.mark.parametrize("is_saturated", [False, True])

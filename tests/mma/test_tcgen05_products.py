@@ -244,6 +244,7 @@ def test_an_index_matrix_comes_out_where_it_went_in(m, group):
     assert (d == index).all()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("operand", ["A", "B"])
 @pytest.mark.parametrize("group", [1, 2])
 def test_every_scale_reaches_its_own_row_and_block(operand, group):

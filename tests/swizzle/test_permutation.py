@@ -328,6 +328,7 @@ def test_anything_is_swizzled_or_a_rule_error(method, mode, data, address, out, 
                 pytest.fail("a RuleError without violations")
 
 
+@pytest.mark.thinned(11)
 @ALL
 @pytest.mark.parametrize("threads", [1, 2, 3, 7, np.int64(2), 10**9])
 def test_threads_do_not_change_the_bytes(mode, threads):

@@ -40,6 +40,7 @@ def check(client, state, options, count):
         assert framed[1] == f"{path.row}.{path.chunk}"
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("state", "options"), STATES)
 def test_the_page_says_where_an_element_lies(client, state, options):
     check(client, state, options, count=2)
