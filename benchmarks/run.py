@@ -82,7 +82,7 @@ def of_triton(name, grid, arrays, numbers, smem_bytes=16):
 
     def launch(*, findings=False):
         args = [*[array.copy() for array in arrays], *numbers, 0, 0]
-        return kernel.run(grid, 128, args, smem_bytes=smem_bytes, findings=findings, remedies=False)
+        return kernel.run(grid, 128, args, smem_bytes=smem_bytes, findings=findings, advice="none")
 
     return launch
 
@@ -98,7 +98,7 @@ def of_maps(name, grid, boxes, arrays, numbers):
             rows, columns = array.shape
             args += [memory.map(array, (64, box_rows), swizzle="128B"), rows, columns, columns, 1]
         options = {"memory": memory, "smem_bytes": case.launch["smem_bytes"], "findings": findings}
-        return case.kernel.run(grid, case.launch["block"], [*args, *numbers, 0, 0], remedies=False, **options)
+        return case.kernel.run(grid, case.launch["block"], [*args, *numbers, 0, 0], advice="none", **options)
 
     return launch
 

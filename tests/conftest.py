@@ -21,6 +21,7 @@ FIXED = settings(
     derandomize=True, deadline=None, database=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("fixed", FIXED)
+settings.register_profile("thinned", FIXED, max_examples=15)
 settings.register_profile("thorough", FIXED, max_examples=200)
 settings.register_profile(
     "fuzz", deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=300, print_blob=True
@@ -50,8 +51,9 @@ OWN_STDERR = pytest.StashKey[int]()  # the run's own, which pytest keeps while a
 
 def pytest_configure(config):
     config.stash[OWN_STDERR] = os.dup(sys.__stderr__.fileno())
-    if config.getoption("--thorough"):
-        settings.load_profile("thorough")
+    for extent in ("thinned", "thorough"):
+        if config.getoption(f"--{extent}"):
+            settings.load_profile(extent)
     if unknown := REQUIRED - PIECES.keys():
         raise pytest.UsageError(f"TILESCOPE_REQUIRE names {', '.join(sorted(unknown))}; known: {', '.join(PIECES)}")
     if config.getoption("--update-wording") and config.getoption("numprocesses", None):
@@ -73,7 +75,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--thinned",
         action="store_true",
-        help=f"every eighth case of {MANY_CASES} and more, every nth of `thinned` tests",
+        help=f"every eighth case of {MANY_CASES} and more, every nth of `thinned` tests; few cases of the property tests",
     )
     parser.addoption("--thorough", action="store_true", help="more cases of the property tests; of `sampled` ones some")
     parser.addoption("--update-wording", action="store_true", help="write what messages say into tests/wording")

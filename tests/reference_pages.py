@@ -82,7 +82,7 @@ def members(cls):
             yield f"| `{attribute.name}` | {described(getter)} |"
         elif callable(getattr(held, "__func__", held)) and attribute.kind.endswith("method"):
             arguments = inspect.signature(getattr(held, "__func__", held)).parameters
-            shown = ", ".join(name for name in arguments if name not in ("self", "cls"))
+            shown = ", ".join(name for name in arguments if name not in ("self", "cls", "former"))
             yield f"| `{attribute.name}({shown})` | {described(held)} |"
 
 

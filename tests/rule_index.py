@@ -27,7 +27,10 @@ This file is made by `python tests/rule_index.py`.
 
 def rules_of_module(path):
     """Names of the rules that a module assigns to its constants."""
-    tree = ast.parse(path.read_text("utf-8"))
+    text = path.read_text("utf-8")
+    if "rule" not in text:
+        return []
+    tree = ast.parse(text)
     constants = [
         target.id
         for node in tree.body
@@ -35,7 +38,7 @@ def rules_of_module(path):
         for target in node.targets
         if isinstance(target, ast.Name) and target.id.strip("_").isupper()
     ]
-    if "rule" not in path.read_text("utf-8") or not constants:
+    if not constants:
         return []
     parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
     module = importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))

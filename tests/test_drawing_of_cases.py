@@ -59,6 +59,7 @@ def drawn(path):
     return found
 
 
+@pytest.mark.slow
 def test_the_same_cases_are_drawn_every_time(law):
     path = law(10**10)
     rounds = []
@@ -81,6 +82,7 @@ def test_thinned_takes_every_eighth_of_many_cases_every_nth_of_marked_ones_and_a
     assert re.search(rf"{1 + 2 + 15 + 16 + 2} passed, {14 + 3} deselected", found.stdout)
 
 
+@pytest.mark.slow
 def test_sampled_takes_every_nth_of_the_slow_cases(law):
     path = law(10**10).with_name("test_cases.py")
     path.write_text(
@@ -94,10 +96,11 @@ def test_sampled_takes_every_nth_of_the_slow_cases(law):
     assert "8 passed" in found.stdout
 
 
+@pytest.mark.slow
 def test_a_file_that_hangs_says_where(law):
     path = law(10**10).with_name("test_hangs.py")
-    path.write_text("import time\ndef test_that_hangs(): time.sleep(3)\n")
-    found = ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path, TILESCOPE_SECONDS_OF_A_FILE="1")
+    path.write_text("import time\ndef test_that_hangs(): time.sleep(1.5)\n")
+    found = ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path, TILESCOPE_SECONDS_OF_A_FILE="0.5")
     assert re.search("Timeout.*test_that_hangs", found.stderr, re.DOTALL)
 
 

@@ -23,6 +23,7 @@ ORDER = (
     "names",
     "late_names",
     "sentence",
+    "former_arguments",
     "html_table",
     "errors",
     "written",

@@ -126,6 +126,7 @@ def test_a_missing_python_is_refused_in_one_sentence(tmp_path, launcher, wording
     wording("no Python", line)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_without_ensurepip_the_command_that_brings_it_is_named(tmp_path, launcher):
     checkout = copy_of_the_checkout(tmp_path / "checkout", LAUNCHED)

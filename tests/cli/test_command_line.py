@@ -184,6 +184,7 @@ def test_the_program_ends_with_the_status():
     assert "Did you mean 32B?" in refused.stderr
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("colour", [{}, {"FORCE_COLOR": "1"}])
 @pytest.mark.parametrize("arguments", [["swizzle", "xor:5,2,5"], ["swizzle", "128B", "--json"], ["--help"]])
 def test_a_reader_that_goes_away_is_no_failure_worth_words(arguments, colour):
@@ -219,6 +220,7 @@ def test_the_commands_import_neither_rich_nor_each_other():
     assert shown.stderr == "[]\n"
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize(("arguments", "status"), [("swizzle 128B", 0), ("swizzle 129B", 2)])
 def test_closed_streams_are_no_mistake(arguments, status, closed):

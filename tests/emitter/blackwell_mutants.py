@@ -195,7 +195,7 @@ def judge(name, mutation):
     changed = mutated(change, gemm, source)
     assert changed != source
     launch = launch_of(program, ptx_of(program, changed))
-    run = launch.run(remedies=False)
+    run = launch.run(advice="none")
     if run.outcome != "finished" or run.findings:
         return "found"
     if ts.simulate(run.pipeline()).verdict != "proven":

@@ -176,9 +176,9 @@ class Launch(NamedTuple):
     c: np.ndarray
     expected: np.ndarray
 
-    def run(self, seed=1, *, remedies=True):
-        """The kernel run by the machine; without `remedies` no fix is tried for what is found, which takes longer than the run."""
-        options = {**self.options, "seed": seed, "remedies": remedies}
+    def run(self, seed=1, *, advice="fixes"):
+        """The kernel run by the machine; with advice="none" no fix is tried for what is found, which takes longer than the run."""
+        options = {**self.options, "seed": seed, "advice": advice}
         return self.kernel.run(self.blocks, self.threads, self.arguments, **options)
 
     def is_right(self):

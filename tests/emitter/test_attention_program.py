@@ -85,6 +85,7 @@ def test_the_program_is_exact_and_nothing_is_found(name, shape):
     assert o.view(np.uint16).tolist() == expected.view(np.uint16).tolist()
 
 
+@pytest.mark.slow
 def test_a_key_that_is_not_masked_is_seen():
     """The comparison notices one key too many."""
     o, expected, _ = run(

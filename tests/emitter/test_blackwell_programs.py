@@ -15,6 +15,7 @@ TARGETS = {"sm_100": ("100a", "103a", "100f"), "sm_103": ("100a", "103a", "103f"
 EVERY = [pytest.param(name, marks=[] if name in (ONE_BLOCK, PAIR) else [pytest.mark.slow]) for name in PROGRAMS]
 
 
+@pytest.mark.slow
 def test_there_are_programs_of_every_kind():
     plans = [program.plan() for program in PROGRAMS.values()]
     assert len(plans) >= 98
@@ -92,7 +93,7 @@ def spill_bytes(source, target):
     return sum(int(count) for count in re.findall(r"(\d+) bytes spill", behind))
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("rows", [1, 200, 300])
 def test_the_number_of_rows_is_an_argument_of_the_kernel(rows):
     launch = launch_of(PROGRAMS[ONE_BLOCK], rows=rows)

@@ -48,7 +48,7 @@ def assert_right(gemm, c, expected, ran):
         np.testing.assert_allclose(found, wanted, rtol=step, atol=step / 8)
 
 
-@pytest.mark.thinned(16)
+@pytest.mark.thinned(32)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_gives_the_scaled_product_and_no_finding(name):
     shape, options = CASES[name]
@@ -56,6 +56,7 @@ def test_the_kernel_gives_the_scaled_product_and_no_finding(name):
     assert_right(gemm, *run_gemm(gemm))
 
 
+@pytest.mark.slow
 def test_one_kernel_takes_any_number_of_rows():
     gemm = ts.plan_gemm(128, 64, 256, "e4m3", **SMALL)
     for rows in (1, 65, 131):
@@ -77,7 +78,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_scale_is_noticed(name):
     gemm = ts.plan_gemm(70, 200, 272, "e4m3", **SMALL)
@@ -114,6 +115,7 @@ def test_what_does_not_fit_is_refused_with_the_fix(options, sentence):
         ts.plan_gemm(128, n, 256, data_type, **given)
 
 
+@pytest.mark.slow
 def test_a_header_takes_the_scales(tmp_path):
     header = ts.emit(ts.plan_gemm(320, 64, 512, "e4m3", **SMALL, experts=4), "header")
     call = "gemm_64x512_e4m3::launch(a, b, c, m, nullptr, nullptr, nullptr, 1.0f, nullptr, 0.0f, stream)"

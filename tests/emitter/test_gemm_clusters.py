@@ -61,7 +61,7 @@ def errors(ran):
     return [finding.rule for finding in ran.findings if finding.severity == "error"]
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(14)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_gives_the_product_and_no_finding(name):
     gemm = planned(name)
@@ -70,6 +70,7 @@ def test_the_kernel_gives_the_product_and_no_finding(name):
     assert (c.astype(np.float64) == expected.astype(c.dtype).astype(np.float64)).all()
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", CASES)
 def test_its_pipeline_is_proven(name):
     gemm = planned(name)
@@ -79,6 +80,7 @@ def test_its_pipeline_is_proven(name):
     assert ts.simulate(pipeline).verdict == "proven"
 
 
+@pytest.mark.slow
 @pytest.mark.thinned(10)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_wrong_count_is_noticed(mutant):

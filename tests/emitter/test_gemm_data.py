@@ -8,6 +8,7 @@ import pytest
 import tilescope as ts
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("data_type", ["u8", "s8", "e4m3", "bf16"])
 @pytest.mark.parametrize("k", [64, 512])
 def test_sums_stay_in_the_range_of_c_and_notice_spoiled_input(data_type, k):

@@ -114,6 +114,7 @@ def test_a_wrong_row_of_experts_is_noticed():
     assert (c.astype(np.float64) != other.astype(TYPES["bf16"]).astype(np.float64)).any()
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     "name", ["bias+gelu", "batch with bias and residual", "contiguous experts, swiglu", "masked experts, swapped"]
 )
@@ -142,7 +143,8 @@ HEADERS = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.slow
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", HEADERS)
 def test_a_header_compiles_with_a_call_of_its_launch(name, tmp_path):
     options, arguments = HEADERS[name]
@@ -168,7 +170,7 @@ RESIDUAL_MUTANTS = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("mutant", RESIDUAL_MUTANTS)
 def test_a_residual_that_comes_otherwise_is_noticed(mutant):
     """TMA brings it into the buffers of C while the sums are made: bytes, parity and waits count."""

@@ -34,7 +34,7 @@ def run(shape, data_type, options):
     return c, expected.astype(c.dtype), made
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize(
     ("shape", "data_type", "options"),
     [pytest.param(*case, marks=pytest.mark.slow if number % 2 else ()) for number, case in enumerate(CASES)],
@@ -46,6 +46,7 @@ def test_the_kernel_gives_the_product_and_no_finding(shape, data_type, options):
     assert (c.astype(np.float64) == expected.astype(np.float64)).all()
 
 
+@pytest.mark.slow
 def test_a_cluster_that_does_not_meet_is_found(monkeypatch):
     """The same kernel without its meetings reads sums that nobody has sent yet."""
     emitted = ts.emit

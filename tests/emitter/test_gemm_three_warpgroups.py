@@ -26,7 +26,7 @@ def planned(name):
     return ts.plan_gemm(*shape, data_type, **options)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_gives_the_product_and_no_finding(name):
     c, expected, ran = run_gemm(planned(name))
@@ -40,6 +40,7 @@ def test_its_pipeline_is_proven_with_three_consumers():
     assert ts.simulate(pipeline).verdict == "proven"
 
 
+@pytest.mark.slow
 def test_a_stage_that_two_of_three_warpgroups_free_is_noticed():
     gemm = planned("three warpgroups")
     source, changed = re.subn(

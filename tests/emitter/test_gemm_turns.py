@@ -42,7 +42,7 @@ def is_right(c, expected):
     return (c.astype(np.float64) == expected.astype(c.dtype).astype(np.float64)).all()
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_gives_the_product_and_no_finding(name):
     gemm = planned(name)
@@ -61,6 +61,7 @@ def test_its_pipeline_is_proven_over_two_turns_of_each(name):
     assert ts.simulate(pipeline).verdict == "proven"
 
 
+@pytest.mark.slow
 @pytest.mark.thinned(6)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_wrong_order_is_noticed(mutant):

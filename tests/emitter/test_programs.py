@@ -41,7 +41,7 @@ def some(names):
     return [pytest.param(name, marks=[] if name in SAMPLED else [pytest.mark.slow]) for name in names]
 
 
-@pytest.mark.thinned(32)
+@pytest.mark.thinned(64)
 @pytest.mark.parametrize("name", some(EVERY))
 def test_the_device_half_compiles_without_an_include_path(name):
     source = ts.emit(EVERY[name], "cuda")
@@ -73,6 +73,7 @@ CONSUMER_BLACKWELL = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", CONSUMER_BLACKWELL)
 def test_loads_on_sm_120_name_the_blocks_own_shared_memory(name, tmp_path):
     """PTX 8.6's form: .shared::cluster means the same bytes, and is slow there."""
@@ -109,7 +110,7 @@ def test_the_stage_loop_holds_exactly_the_planned_copies_and_products(name):
         assert ptx.count("wgmma.mma_async") == len(loop) * len(loop[0])
 
 
-@pytest.mark.thinned(32)
+@pytest.mark.thinned(64)
 @pytest.mark.parametrize("name", some(EVERY))
 def test_the_python_script_compiles_its_kernel_and_says_what_is_missing(name, tmp_path):
     script = tmp_path / "tile.py"

@@ -139,6 +139,7 @@ def test_threads_read_different_vectors_of_the_tile(name):
         assert held == expected[address - SMEM : address - SMEM + len(held)].tobytes()
 
 
+@pytest.mark.thinned(16)
 @pytest.mark.parametrize("name", some(STORES))
 def test_a_store_brings_every_value_to_its_place_in_the_matrix(name):
     plan = PLANS[name]

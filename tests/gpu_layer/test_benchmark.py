@@ -10,6 +10,7 @@ from tilescope.cli import run
 from tilescope.value import Value, own_data
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("predicting")
 def test_rates_and_the_planners_order_are_drawn_and_lead_back(capsys):
     assert run(["bench", "plain", "stores", "smem", "plans", "--tiles", "3", "--json"]) == 0

@@ -49,6 +49,7 @@ def test_a_child_that_ends_costs_one_case(outcomes, deed, ended):
     assert outcomes(cases) == wanted
 
 
+@pytest.mark.slow
 def test_a_child_that_hangs_costs_one_case_and_its_time_limit(outcomes):
     cases = answers(4)
     cases[2] = {"does": "hang"}
@@ -92,6 +93,7 @@ def test_a_child_without_a_card_is_told_in_one_sentence(program, sentence):
         Child((sys.executable, "-c", program))
 
 
+@pytest.mark.slow
 def test_the_child_as_it_is_run_knows_every_kind_of_value():
     """A suite in the child may read plain data, which imports every module with a kind: none may be there twice."""
     reads_plain_data = """

@@ -40,7 +40,7 @@ def arch_of(name):
     return "sm_90" if name in HOPPER else "sm_100"
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_what_a_card_did_is_what_tilescope_says(path):
     capture = Capture.read(path)
@@ -146,7 +146,7 @@ def test_cases_are_plain_data_and_their_prediction_is_stable(name):
         assert suite.expected(case) == suite.expected(json.loads(json.dumps(case)))
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     "name", ["encode", "loads", "gather4", "scatter4", "stores", "reductions", "tcgen05", "tensor_memory"]
 )

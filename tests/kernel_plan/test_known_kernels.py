@@ -156,6 +156,7 @@ def test_file_names_its_source_by_commit_and_line(name):
     assert re.search(r"\d+-\d+|:\d+", text)
 
 
+@pytest.mark.thinned(24)
 @pytest.mark.parametrize("name", known_kernel_names())
 def test_cuda_compiles(name):
     plan = ts.plan_kernel(name)
@@ -215,6 +216,7 @@ def changed(steps, change):
 PAIR = "flash-attention-4-forward-256"
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("name", "step", "key"),
     [
@@ -266,7 +268,7 @@ UNDONE = {
 }
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", UNDONE)
 def test_emitted_synchronization_runs_in_the_machine(name):
     plan = ts.plan_kernel(name)
@@ -313,6 +315,7 @@ def test_the_convolution_has_the_im2col_map_of_its_source(stride):
     assert next(row.bytes for row in plan.barriers if row.name == "A_B_full") == 2 * 128 * 64 * 2  # line 196
 
 
+@pytest.mark.slow
 def test_the_host_encodes_the_maps_of_the_plan(tmp_path):
     source = ts.emit(ts.plan_kernel("gluon-convolution"), "cuda")
     assert "cuTensorMapEncodeIm2col" in source

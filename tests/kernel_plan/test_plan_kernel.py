@@ -42,6 +42,7 @@ def is_in_use(kernel, tile, step):
     return (inner and kernel.steps[step].loop in loops) or crosses
 
 
+@pytest.mark.thinned(24)
 @pytest.mark.parametrize("seed", range(200))
 def test_random_kernels_are_laid_out_without_overlap_in_use_and_proven(seed):
     try:
@@ -147,6 +148,7 @@ def limit_of(blocks):
     return min(232448, 233472 // blocks - 1024)
 
 
+@pytest.mark.thinned(24)
 @pytest.mark.parametrize("seed", SMALL)
 def test_what_is_infeasible_has_no_place_anywhere(seed):
     """A kernel is refused if, and only if, no placement of its tiles fits: all are tried."""

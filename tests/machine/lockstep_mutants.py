@@ -110,7 +110,7 @@ def read(text: str, entry: str | None) -> ts.Kernel:
 
 
 def _launch_recorded(name: str, kernel: ts.Kernel, max_steps: int) -> tuple[Any, list[np.ndarray]]:
-    return kernel_recording.run_with(kernel, name, max_steps=max_steps, remedies=False)
+    return kernel_recording.run_with(kernel, name, max_steps=max_steps, advice="none")
 
 
 def _launch_pairs(pairs: Pairs, kernel: ts.Kernel, max_steps: int) -> tuple[Any, list[np.ndarray]]:
@@ -118,7 +118,7 @@ def _launch_pairs(pairs: Pairs, kernel: ts.Kernel, max_steps: int) -> tuple[Any,
     case = pairs.make(np.random.default_rng(17))
     args = [argument(memory) if callable(argument) else argument for argument in case.args]
     grid = FEWEST_BLOCKS * pairs.grid
-    return kernel.run(grid, pairs.block, args, memory=memory, max_steps=max_steps, remedies=False), [case.out]
+    return kernel.run(grid, pairs.block, args, memory=memory, max_steps=max_steps, advice="none"), [case.out]
 
 
 def _launch_triton(name: str, kernel: ts.Kernel, max_steps: int) -> tuple[Any, list[np.ndarray]]:
@@ -134,7 +134,7 @@ def _launch_triton(name: str, kernel: ts.Kernel, max_steps: int) -> tuple[Any, l
     }[name]
     smem_bytes = TRITON_LAUNCHES[name]
     args = [*arrays, *numbers, 0, 0]
-    return kernel.run(grid, 128, args, smem_bytes=smem_bytes, max_steps=max_steps, remedies=False), arrays
+    return kernel.run(grid, 128, args, smem_bytes=smem_bytes, max_steps=max_steps, advice="none"), arrays
 
 
 def mutant(number: int) -> Mutant:

@@ -30,7 +30,7 @@ def judged(name, mutant, max_steps, seed=None):
     began = time.perf_counter()
     told = {"kernel": name, "mutant": mutant.name, "kind": mutant.kind, "line": mutant.line}
     try:
-        run, arrays = run_with(mutant.kernel, name, seed=seed, max_steps=max_steps, remedies=False)
+        run, arrays = run_with(mutant.kernel, name, seed=seed, max_steps=max_steps, advice="none")
     except RuleError as refusal:
         rules = [violation.rule for violation in refusal.violations]
         told |= {"outcome": "refused", "errors": rules, "notes": [], "is_right": False}

@@ -26,6 +26,7 @@ from pair_arrays import Case, Maker
 from pair_findings import Finding
 
 import tilescope as ts
+from tilescope.machine.run_arguments import Advice
 
 FOLDER = Path(__file__).parent / "pairs"
 SEEDS = (None, 1, 2)
@@ -80,7 +81,7 @@ def _belongs(line: str, mistake: str | None) -> bool:
     return is_named if mark["kind"] == "only" else not is_named
 
 
-def run(pairs: Pairs, kernel: ts.Kernel, seed: int | None, *, remedies: bool = False) -> tuple[ts.KernelRun, Case]:
+def run(pairs: Pairs, kernel: ts.Kernel, seed: int | None, *, advice: Advice = "none") -> tuple[ts.KernelRun, Case]:
     """Run a kernel of the table with numbers from a seed."""
     memory = ts.Memory()
     case = pairs.make(np.random.default_rng(17 if seed is None else seed))
@@ -93,6 +94,6 @@ def run(pairs: Pairs, kernel: ts.Kernel, seed: int | None, *, remedies: bool = F
         cluster=pairs.cluster,
         seed=seed,
         max_steps=MAX_STEPS,
-        remedies=remedies,
+        advice=advice,
     )
     return result, case

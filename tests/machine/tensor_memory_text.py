@@ -127,7 +127,7 @@ def ran(body, before, smem, *arguments, target="sm_100a", seed=None):
         smem_bytes=SMEM + SMEM_BYTES,
         seed=seed,
         record=False,
-        remedies=False,
+        advice="none",
     )
     assert run.outcome == "finished", [str(finding) for finding in run.findings]
     return Ran(after, tuple(finding for finding in run.findings if finding.severity != "note"))

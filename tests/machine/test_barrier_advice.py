@@ -31,10 +31,10 @@ WRITE = "add.u32 %r5, %r1, %r8; st.shared.u32 [%r3], %r5;"
 READ = "ld.shared.u32 %r6, [%r4]; st.global.u32 [%d2], %r6;"
 
 
-def advice_of(*body, rounds=3, **options):
+def advice_of(*body, rounds=3):
     """The notes about barriers of a kernel whose threads exchange words, round after round."""
     text = HEAD + "\n".join(body) + TAIL
-    run = ts.Kernel(text).run(1, 64, [np.zeros(64, np.uint32), rounds], advice=True, **options)
+    run = ts.Kernel(text).run(1, 64, [np.zeros(64, np.uint32), rounds], advice="barriers")
     assert run.outcome == "finished"
     return [finding for finding in run.findings if finding.rule == "run-idle-barrier"]
 
@@ -64,7 +64,7 @@ def test_what_is_named_can_go_together():
     lines = (HEAD + "\n".join(body) + TAIL).splitlines()
     for line in note.values["ptx_lines"]:
         lines[line - 1] = lines[line - 1].replace("bar.sync 0;", "")
-    run = ts.Kernel("\n".join(lines) + "\n").run(1, 64, [np.zeros(64, np.uint32), 3], advice=True)
+    run = ts.Kernel("\n".join(lines) + "\n").run(1, 64, [np.zeros(64, np.uint32), 3], advice="all")
     assert run.findings == ()
 
 
@@ -79,7 +79,7 @@ def test_a_barrier_that_only_one_thread_pair_needs_is_not_named():
 
 
 def test_barriers_of_a_run_with_errors_are_not_tried(wording):
-    (note,) = advice_of(WRITE, READ, "bar.sync 0;", remedies=False)
+    (note,) = advice_of(WRITE, READ, "bar.sync 0;")
     assert (note.rule, note.severity) == ("run-idle-barrier", "note")
     assert "barriers" not in note.values
     assert "errors" in note.values["reason"]
@@ -88,19 +88,19 @@ def test_barriers_of_a_run_with_errors_are_not_tried(wording):
 
 def test_nothing_is_said_about_barriers_that_never_ran():
     text = HEAD + "setp.gt.u32 %p2, %r1, 99; @%p2 bra NEVER; bra.uni BEHIND; NEVER: bar.sync 0; BEHIND:" + TAIL
-    run = ts.Kernel(text).run(1, 64, [np.zeros(64, np.uint32), 2], advice=True)
+    run = ts.Kernel(text).run(1, 64, [np.zeros(64, np.uint32), 2], advice="all")
     assert run.findings == ()
 
 
 def test_a_ring_that_never_wrapped_says_nothing_of_its_barriers():
-    run, _ = run_with(recorded_kernel("mm_tma_f16"), "mm_tma_f16", advice=True)
+    run, _ = run_with(recorded_kernel("mm_tma_f16"), "mm_tma_f16", advice="all")
     rules = [finding.rule for finding in run.findings]
     assert rules == ["run-ring-not-wrapped", "run-idle-barrier"]
     assert "never wrapped" in run.findings[1].found
 
 
 def test_tritons_transposition_keeps_the_barriers_that_it_needs():
-    run, _ = run_with(recorded_kernel("transpose_tma"), "transpose_tma", advice=True, remedies=False)
+    run, _ = run_with(recorded_kernel("transpose_tma"), "transpose_tma", advice="barriers")
     (note,) = [finding for finding in run.findings if finding.rule == "run-idle-barrier"]
     assert (note.values["idle"], note.values["barriers"]) == (3, 7)
 
@@ -108,11 +108,11 @@ def test_tritons_transposition_keeps_the_barriers_that_it_needs():
 def test_the_arrays_hold_what_the_kernel_left_in_them():
     numbers = np.zeros(64, np.uint32)
     text = HEAD + f"{WRITE} bar.sync 0; bar.sync 0; {READ} bar.sync 0;" + TAIL
-    ts.Kernel(text).run(1, 64, [numbers, 1], advice=True)
+    ts.Kernel(text).run(1, 64, [numbers, 1], advice="all")
     assert numbers.tolist() == list(range(63, -1, -1))
 
 
 @pytest.mark.parametrize("wrong", [1, "yes", None])
-def test_advice_is_a_truth_value(wrong):
-    with pytest.raises(ts.RuleError):
+def test_unknown_advice_is_refused(wrong):
+    with pytest.raises(ts.RuleError, match="advice"):
         ts.Kernel(HEAD + TAIL).run(1, 64, [np.zeros(64, np.uint32), 1], advice=wrong)

@@ -141,7 +141,7 @@ def test_a_hang_says_that_not_everything_was_tried(monkeypatch):
 
 def test_a_wait_that_passes_too_early_is_cured_by_its_parity(wording):
     load = next(pairs for pairs in TABLE if pairs.name == "tma_load")
-    result, _ = run_pair(load, ts.Kernel(variant(load.text, "wrong-parity")), None, remedies=True)
+    result, _ = run_pair(load, ts.Kernel(variant(load.text, "wrong-parity")), None, advice="fixes")
     finding = errors(result)[0]
     assert finding.rule == "run-copy-wait"
     wording("a wait of the wrong parity", finding)

@@ -52,9 +52,7 @@ def multicast(group):
     memory = ts.Memory()
     source, out = np.arange(256, dtype=np.uint32).reshape(8, 32), np.zeros((2, 8, 32), np.uint32)
     tensor_map = memory.map(source, (32, 8), arch="sm_100")
-    run = ts.Kernel(MULTICAST.format(group=group)).run(
-        2, 1, [tensor_map, out], memory=memory, cluster=2, remedies=False
-    )
+    run = ts.Kernel(MULTICAST.format(group=group)).run(2, 1, [tensor_map, out], memory=memory, cluster=2, advice="none")
     return run, (out == source).all()
 
 

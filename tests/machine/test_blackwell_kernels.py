@@ -38,6 +38,7 @@ def assert_equal_to_a_plain_product(name, ptx, launched, seed=None):
     assert difference <= launch.tolerance * np.abs(launch.expected).max()
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_texts_compute_a_plain_product(name):
     assert_equal_to_a_plain_product(name, (GOLDEN / f"{name}.ptx").read_text(), RECORDED[name])
@@ -54,7 +55,7 @@ def test_a_map_of_another_swizzle_than_the_descriptors_is_told(wording):
         memory=launch.memory,
         smem_bytes=launched["smem_bytes"],
         record=False,
-        remedies=False,
+        advice="none",
     )
     mismatches = [finding for finding in run.findings if finding.rule == "run-swizzle-mismatch"]
     assert [finding.severity for finding in mismatches] == ["error"] * 2  # A and B

@@ -271,6 +271,7 @@ def test_the_wait_for_the_reading_of_a_store_is_no_wait_for_its_writing():
     assert out.tolist() == [5, 5, 5, 5, 0, 5, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_block_that_spins_on_memory_sees_a_bulk_store_of_another():
     """Block 0 waits for a flag that block 1 stores."""
     out = np.zeros(8, np.uint32)

@@ -33,7 +33,7 @@ DONE:
 
 
 def find_errors(**names):
-    run = ts.Kernel(KERNEL.format(**names)).run(1, 32, arch="sm_100a", remedies=False)
+    run = ts.Kernel(KERNEL.format(**names)).run(1, 32, arch="sm_100a", advice="none")
     assert run.outcome == "finished"
     return [finding.rule for finding in run.findings if finding.severity == "error"]
 
@@ -53,6 +53,6 @@ def test_a_commit_without_a_space_takes_the_lower_32_bits_of_its_address():
     narrow = text.replace(f"{commit}.shared::cluster.b64 [second]", f"mov.u64 %rd1, second; {commit}.b64 [%rd1]")
     assert narrow != text
     run = ts.Kernel(narrow.replace(".reg .pred", ".reg .b64 %rd<2>; .reg .pred")).run(
-        1, 32, arch="sm_100a", remedies=False
+        1, 32, arch="sm_100a", advice="none"
     )
     assert run.outcome == "finished"

@@ -35,11 +35,12 @@ def run(name):
     grid = (EXTENT // 128, EXTENT // 128) if name == "mm_tma_f16" else 2 * EXTENT // 128
     kernel = ts.Kernel(PATHS[name].with_suffix(".ptx").read_text("utf-8"), launch["entry"])
     found = kernel.run(
-        grid, launch["block"], [*args, *numbers, 0, 0], memory=memory, smem_bytes=launch["smem_bytes"], remedies=False
+        grid, launch["block"], [*args, *numbers, 0, 0], memory=memory, smem_bytes=launch["smem_bytes"], advice="none"
     )
     return found.to_dict(), [array.tobytes() for array in arrays]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", BOXES)
 def test_the_compiled_loop_leaves_the_same_as_arrays(require, monkeypatch, name):
     require("numba")

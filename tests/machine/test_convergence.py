@@ -39,9 +39,9 @@ TAIL = """
 """
 
 
-def findings_of(body, *, threads=64, seed=None, remedies=False):
+def findings_of(body, *, threads=64, seed=None, advice="none"):
     out = np.zeros(128, np.uint32)
-    result = ts.Kernel(HEAD + body + TAIL).run(1, threads, [out], seed=seed, remedies=remedies)
+    result = ts.Kernel(HEAD + body + TAIL).run(1, threads, [out], seed=seed, advice=advice)
     assert result.outcome == "finished", result.findings
     return [finding for finding in result.findings if finding.severity != "note"], out
 
@@ -71,19 +71,22 @@ def test_a_finding_names_the_barrier_and_then_the_branch(pairs, mistake):
 @pytest.mark.parametrize("mistake", ["odd-threads", "half-warp", "both-sides", "predicated"])
 def test_the_fix_of_a_divergent_barrier_moves_it(mistake):
     pairs = PAIRS[0]
-    result, _ = run(pairs, ts.Kernel(variant(pairs.text, mistake)), None, remedies=True)
+    result, _ = run(pairs, ts.Kernel(variant(pairs.text, mistake)), None, advice="fixes")
     findings = [finding for finding in result.findings if finding.rule == "run-convergence"]
     assert findings
     assert all("out of the branch" in finding.fix and finding.change is None for finding in findings)
 
 
-def test_the_fix_of_lanes_without_order_is_a_barrier_of_the_warp():
-    pairs = next(pairs for pairs in PAIRS if pairs.name == "warp_tree")
-    for mistake in pairs.mistakes:
-        result, _ = run(pairs, ts.Kernel(variant(pairs.text, mistake)), None, remedies=True)
-        errors = [finding for finding in result.findings if finding.severity == "error"]
-        assert errors
-        assert all("bar.warp.sync" in finding.fix for finding in errors)
+WARP_TREE = next(pairs for pairs in PAIRS if pairs.name == "warp_tree")
+
+
+@pytest.mark.thinned(8)
+@pytest.mark.parametrize("mistake", WARP_TREE.mistakes)
+def test_the_fix_of_lanes_without_order_is_a_barrier_of_the_warp(mistake):
+    result, _ = run(WARP_TREE, ts.Kernel(variant(WARP_TREE.text, mistake)), None, advice="fixes")
+    errors = [finding for finding in result.findings if finding.severity == "error"]
+    assert errors
+    assert all("bar.warp.sync" in finding.fix for finding in errors)
 
 
 def test_each_warp_counts_once_at_a_barrier():

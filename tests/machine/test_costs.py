@@ -291,6 +291,7 @@ def recounted(execution, count):
     return cost, least
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "name", ["softmax", "histogram", "cp_async", "matrices", pytest.param("atomics_shared", marks=pytest.mark.slow)]
 )
@@ -368,6 +369,7 @@ def test_a_swizzle_is_told_where_one_of_the_hardware_cures():
     assert finding.fix.startswith("Swizzle the tile by 128B")
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_advice_is_the_same_in_every_order(seed):
     calm, _ = run_again("transpose_tma")

@@ -31,7 +31,7 @@ def run_of(before="", behind=""):
     memory = ts.Memory()
     tile = memory.map(np.zeros((32, 128), np.float16), (64, 8), swizzle="128B")
     text = SWIZZLED.replace("BEFORE", before).replace("BEHIND", behind)
-    return ts.Kernel(text).run(1, 32, [tile, np.zeros(64, np.uint32)], memory=memory, remedies=False)
+    return ts.Kernel(text).run(1, 32, [tile, np.zeros(64, np.uint32)], memory=memory, advice="none")
 
 
 def finding_of(run, rule):
@@ -80,7 +80,7 @@ def test_an_array_in_global_memory_is_named_by_the_index_of_its_element(wording)
         ret;
     }}"""
     out = np.zeros((4, 8), np.uint32)
-    run = ts.Kernel(text).run(1, 2, [7, out], remedies=False)
+    run = ts.Kernel(text).run(1, 2, [7, out], advice="none")
     finding = finding_of(run, "run-race")
     assert "[2, 7] of args[1] (byte 92)" in finding.found
     wording("threads that write different values", finding)
@@ -101,5 +101,5 @@ def test_a_bulk_copy_names_the_element_that_it_brings(size_bytes, told):
         W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 0; @!%p2 bra W;
         ret;
     }}"""
-    run = ts.Kernel(text).run(1, 1, [np.zeros(32, np.uint32)], remedies=False)
+    run = ts.Kernel(text).run(1, 1, [np.zeros(32, np.uint32)], advice="none")
     assert f"{told} of args[0])" in finding_of(run, "run-copy-wait").found

@@ -257,7 +257,7 @@ WAIT:
 
 
 def test_an_mbarrier_that_got_some_of_its_arrivals_comes_before_one_to_which_nobody_came(wording):
-    run = kernel(PARTLY_SERVED, "").run(1, 64, remedies=False)
+    run = kernel(PARTLY_SERVED, "").run(1, 64, advice="none")
     (first,) = run.findings
     assert (first.values["variable"], first.values["parity"]) == ("empty", "parity 0")
     assert "2 of 3 arrivals" in first.found
@@ -459,7 +459,7 @@ def test_a_finding_has_the_source_lines_of_both_instructions():
     .loc 1 9 0
     ld.shared.u32 %r2, [s];
     """
-    run = kernel(body, "", before='.file 1 "turn.cu"').run(1, 64, remedies=False)
+    run = kernel(body, "", before='.file 1 "turn.cu"').run(1, 64, advice="none")
     found = {finding.rule: finding.values["source_lines"] for finding in run.findings if "reads" in finding.found}
     assert found == {"run-race": ("turn.cu:9", "turn.cu:3")}
 
@@ -492,7 +492,7 @@ UNROLLED = """
 
 
 def test_what_two_source_lines_do_alike_is_told_once(wording):
-    run = kernel(UNROLLED, "", before='.file 1 "turn.cu"').run(1, 64, [], remedies=False)
+    run = kernel(UNROLLED, "", before='.file 1 "turn.cu"').run(1, 64, [], advice="none")
     races = [finding for finding in run.findings if finding.rule == "run-race"]
     assert [finding.values["source_lines"] for finding in races] == [
         ("turn.cu:7", "turn.cu:5"),
@@ -520,7 +520,7 @@ def test_source_lines_that_one_barrier_orders_are_told_once():
 
 def test_without_source_lines_every_pair_is_told():
     text = UNROLLED.replace(".loc 1 5 0", "").replace(".loc 1 7 0", "").replace(".loc 1 8 0", "")
-    run = kernel(text, "").run(1, 64, [], remedies=False)
+    run = kernel(text, "").run(1, 64, [], advice="none")
     assert len([finding for finding in run.findings if finding.rule == "run-race"]) == 3
 
 
@@ -601,7 +601,7 @@ def test_a_bulk_copy_whose_size_is_cut_down_is_told_so(size_bytes, fix):
         "[%r1], [%d1], 16", f"[%r1], [%d1], {size_bytes}"
     )
     body = "\n".join(line for line in body.splitlines() if "%r1+16], [%d1]" not in line).replace("tile[32]", "tile[64]")
-    run = kernel(body, ".param .u64 a").run(1, 1, [np.zeros(16, np.uint32)], remedies=False)
+    run = kernel(body, ".param .u64 a").run(1, 1, [np.zeros(16, np.uint32)], advice="none")
     assert (run.outcome == "hang") == (fix is not None)
     if fix is not None:
         assert run.findings[0].rule == "run-expected-bytes"
@@ -611,7 +611,7 @@ def test_a_bulk_copy_whose_size_is_cut_down_is_told_so(size_bytes, fix):
 
 
 def ring_findings(**changed):
-    run = kernel(RING.format(**{**PARTS, **changed}), POINTER).run(1, 32, [np.zeros(16, np.uint32)], remedies=False)
+    run = kernel(RING.format(**{**PARTS, **changed}), POINTER).run(1, 32, [np.zeros(16, np.uint32)], advice="none")
     return run.outcome, [finding for finding in run.findings if finding.severity == "error"]
 
 
@@ -662,7 +662,7 @@ def test_a_race_names_a_thread_of_another_warp_where_there_is_one():
         @%p1 st.shared.u32 [maximum], 7;
         ret;
     """
-    run = kernel(body, "", before=".shared .align 4 .b32 maximum;").run(1, 64, [], remedies=False)
+    run = kernel(body, "", before=".shared .align 4 .b32 maximum;").run(1, 64, [], advice="none")
     (finding,) = run.findings
     assert (finding.values["before_who"], finding.values["did"]) == ("thread (32, 0, 0)", "reads")
     assert finding.values["remedy"] == "bar.sync (__syncthreads)"
@@ -679,7 +679,7 @@ def test_a_race_names_another_block_where_there_is_one():
         red.global.add.u32 [%d1], 1;
         ret;
     """
-    run = kernel(body).run(2, 64, [np.zeros(1, np.uint32)], remedies=False)
+    run = kernel(body).run(2, 64, [np.zeros(1, np.uint32)], advice="none")
     (finding,) = run.findings
     assert finding.values["who"] == "thread (0, 0, 0) of block (1, 0, 0)"
     assert (finding.values["does"], finding.values["did"]) == ("changes", "writes")

@@ -150,7 +150,7 @@ def test_two_mistakes_are_two_findings(require):
 
 def test_unrolled_copies_are_one_finding_without_trials(require):
     require("nvcc")
-    result, _ = run(compiled("unrolled", "NO_FIRST_BARRIER"), remedies=False)
+    result, _ = run(compiled("unrolled", "NO_FIRST_BARRIER"), advice="none")
     (finding,) = errors(result)
     assert finding.values["conflicts"] == 8
     assert finding.change is None
@@ -374,7 +374,7 @@ def test_lanes_of_a_warp_are_told_to_synchronize_their_warp():
     finding = run_words(wrong, 1, 32).findings[0]
     assert sole_change(finding, "insert_ptx") == barrier
     assert "loop" not in finding.fix
-    untried = run_words(wrong, 1, 32, remedies=False).findings[0]
+    untried = run_words(wrong, 1, 32, advice="none").findings[0]
     assert "loop" not in untried.fix
     assert not run_words(kernel_of(VOLATILE.format(barrier=barrier) + END), 1, 32).findings
 

@@ -135,7 +135,7 @@ def test_a_second_run_asks_for_the_use_of_a_load_only_if_the_text_does_not_show_
         return run_grid(*arguments)
 
     monkeypatch.setattr(second_run, "run_grid", note_run)
-    result = kernel(RACING_LOAD.format(use=use)).run(1, 64, [np.zeros(64, np.uint32)], remedies=False)
+    result = kernel(RACING_LOAD.format(use=use)).run(1, 64, [np.zeros(64, np.uint32)], advice="none")
     assert rules_of(result) == [rule]
     assert bool(second_runs) is not copied
 

@@ -4,7 +4,7 @@ import pytest
 from kernel_recording import ERRORS, NAMES, recording, run_again
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_memory_after_a_kernel_is_the_cards(name):
     run, arrays = run_again(name)

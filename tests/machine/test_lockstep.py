@@ -105,7 +105,7 @@ def run_fragments(kernel, *, findings, max_seconds=60):
         THREADS,
         [source, out, count],
         findings=findings,
-        remedies=False,
+        advice="none",
         max_steps=20_000,
         max_seconds=max_seconds,
     )
@@ -211,6 +211,7 @@ def test_processes_share_the_blocks(monkeypatch, names, processes, findings):
         assert len(joined) == processes - 1
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=25, deadline=None)
 @given(CHOICES, st.booleans())
 def test_random_kernels_in_two_processes_give_the_same(choices, findings):
@@ -239,7 +240,7 @@ def test_a_process_with_other_threads_does_not_fork(monkeypatch):
     assert forked_call.count_processes() == 1
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("leads_first", [True, False])
 @pytest.mark.parametrize("findings", [True, False])
@@ -258,14 +259,14 @@ def test_blocks_with_copies_and_wgmma_follow_a_leader(monkeypatch, findings, lea
             args += [memory.map(array, (64, 128), swizzle="128B"), 256, 256, 256, 1]
         kernel = recorded_kernel("mm_tma_f16")
         options = {"memory": memory, "smem_bytes": launch["smem_bytes"], "findings": findings}
-        return kernel.run((2, 2), 256, [*args, 256, 0, 0], remedies=False, **options), arrays
+        return kernel.run((2, 2), 256, [*args, 256, 0, 0], advice="none", **options), arrays
 
     together, alone, ended = run_both(monkeypatch, run, leads_first=leads_first)
     assert (ended, len(joined)) == (1, processes - 1)
     assert together == alone
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("kind", ["wait", "barrier", "fence", "parity", "bytes"])
 def test_mutants_of_a_pipeline_give_the_same(monkeypatch, kind):
     mutants = [mutant for mutant in recorded_kernel("mm_tma_f16").mutants() if mutant.kind == kind]
@@ -278,7 +279,7 @@ def test_mutants_of_a_pipeline_give_the_same(monkeypatch, kind):
             args = []
             for array in arrays:
                 args += [memory.map(array, (64, 128), swizzle="128B"), *array.shape, array.shape[1], 1]
-            options = {"memory": memory, "smem_bytes": 98328, "remedies": False, "max_steps": 20_000}
+            options = {"memory": memory, "smem_bytes": 98328, "advice": "none", "max_steps": 20_000}
             return mutant.kernel.run((2, 2), 256, [*args, 128, 0, 0], **options), arrays
 
         together, alone, _ = run_both(monkeypatch, run)
@@ -294,7 +295,7 @@ def test_a_box_wholly_outside_its_tensor_follows_a_leader(monkeypatch):
         args = []
         for array in arrays:
             args += [memory.map(array, (64, 128), swizzle="128B"), 128, 128, 128, 1]
-        options = {"memory": memory, "smem_bytes": launch["smem_bytes"], "remedies": False}
+        options = {"memory": memory, "smem_bytes": launch["smem_bytes"], "advice": "none"}
         return recorded_kernel("mm_tma_f16").run((2, 2), 256, [*args, 128, 0, 0], **options), arrays
 
     together, alone, ended = run_both(monkeypatch, run)
@@ -315,7 +316,7 @@ def test_an_accumulator_that_is_written_under_a_pending_wgmma_is_written_after_i
         args = []
         for array in arrays:
             args += [memory.map(array, (64, 128), swizzle="128B"), *array.shape, array.shape[1], 1]
-        options = {"memory": memory, "smem_bytes": 98328, "remedies": False}
+        options = {"memory": memory, "smem_bytes": 98328, "advice": "none"}
         return changed.run((2, 2), 256, [*args, 128, 0, 0], **options), arrays
 
     together, alone, ended = run_both(monkeypatch, run)
@@ -323,6 +324,7 @@ def test_an_accumulator_that_is_written_under_a_pending_wgmma_is_written_after_i
     assert together == alone
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("odd_block", [0, 3])
 def test_maps_are_known_again_after_a_leader_is_undone(monkeypatch, odd_block):
     """One block adds up one tile less than the others: the first cluster leads in vain, and its copies are undone."""
@@ -338,7 +340,7 @@ def test_maps_are_known_again_after_a_leader_is_undone(monkeypatch, odd_block):
         args = []
         for array in arrays:
             args += [memory.map(array, (64, 128), swizzle="128B"), *array.shape, array.shape[1], 1]
-        options = {"memory": memory, "smem_bytes": 98328, "remedies": False}
+        options = {"memory": memory, "smem_bytes": 98328, "advice": "none"}
         return changed.run((4, 1), 256, [*args, 128, 0, 0], **options), arrays
 
     together, alone, _ = run_both(monkeypatch, run)

@@ -7,6 +7,7 @@ from mutant_delays import SEED, delayed
 import tilescope as ts
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", ["transpose_tma", "ring", "cp_async", "grid_barrier"])
 def test_delays_leave_the_bytes_and_the_lines_as_they_were(name):
     text = delayed(kernel(name))

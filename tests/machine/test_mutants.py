@@ -297,7 +297,7 @@ def test_a_map_among_the_arguments_is_changed_at_the_launch():
     name = "transpose_tma"
     mutant = next(mutant for mutant in kernel(name).mutants() if mutant.name.startswith("args[0]"))
     right, _ = run_with(kernel(name), name)
-    run, arrays = run_with(mutant.kernel, name, remedies=False)
+    run, arrays = run_with(mutant.kernel, name, advice="none")
     assert mutant.kernel.ptx == mutant.ptx == kernel(name).ptx
     assert [one.swizzle for one in run.maps] != [one.swizzle for one in right.maps]
     assert list(recording(name).differences(arrays)) != []
@@ -343,7 +343,7 @@ def test_mutants_of_recorded_kernels_have_names_and_lines_of_their_own(name):
 def test_a_lost_wait_leaves_wrong_bytes(name):
     """The machine does asynchronous work as late as its wait allows: without the wait, too late."""
     mutant = next(mutant for mutant in kernel(name).mutants() if mutant.name.startswith("mbarrier.try_wait"))
-    run, arrays = run_with(mutant.kernel, name, remedies=False)
+    run, arrays = run_with(mutant.kernel, name, advice="none")
     assert run.outcome != "finished" or list(recording(name).differences(arrays))
 
 
@@ -376,6 +376,7 @@ def test_ptxas_takes_every_form_of_mutant(tmp_path):
     assert refused == []
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "name",
     [
@@ -399,6 +400,6 @@ def test_a_box_that_is_wider_than_its_tile_with_another_swizzle_faults(findings)
     args = [
         argument(memory) if callable(argument) else argument for argument in pairs.make(np.random.default_rng(17)).args
     ]
-    run = mutant.kernel.run(pairs.grid, pairs.block, args, memory=memory, findings=findings, remedies=False)
+    run = mutant.kernel.run(pairs.grid, pairs.block, args, memory=memory, findings=findings, advice="none")
     assert run.outcome == "fault"
     assert "run-out-of-bounds" in {finding.rule for finding in run.findings}

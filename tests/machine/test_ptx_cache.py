@@ -43,6 +43,7 @@ def compiled(folder, require):
     return compile_scale
 
 
+@pytest.mark.slow
 def test_a_second_compilation_is_found_and_a_changed_header_is_compiled_anew(folder, compiled):
     assert compiled() == (2, False)
     assert compiled() == (2, True)
@@ -78,6 +79,7 @@ def test_a_header_that_comes_to_lie_before_another_one_is_compiled(folder, compi
         compiled()
 
 
+@pytest.mark.slow
 def test_the_variable_switches_the_cache_off(folder, compiled, monkeypatch):
     monkeypatch.setenv(ptx_cache.LIMIT_VARIABLE, "0")
     assert compiled() == (2, False)

@@ -29,7 +29,7 @@ def assert_equal_to_the_card(name, seed):
 SEEDS = [1, pytest.param(2, marks=pytest.mark.slow)]
 
 
-@pytest.mark.thinned(24)
+@pytest.mark.thinned(48)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_memory_does_not_depend_on_the_seed(name, seed):

@@ -187,7 +187,7 @@ def counted_runs(monkeypatch):
 def test_a_remedy_is_told_with_its_place(name, mistake, inserted):
     pairs = KERNELS[name]
     text = variant(pairs.text, mistake)
-    result, _ = run(pairs, ts.Kernel(text), None, remedies=True)
+    result, _ = run(pairs, ts.Kernel(text), None, advice="fixes")
     finding = next(one for one in errors(result) if one.change is not None)
     lines = text.splitlines()
     for one, (words, place, instruction) in zip(finding.change["insert_ptx"], inserted, strict=True):
@@ -201,7 +201,7 @@ def test_a_remedy_is_told_with_its_place(name, mistake, inserted):
 def test_a_remedy_holds_with_a_seed_that_was_not_tried(name, mistake):
     pairs = KERNELS[name]
     text = variant(pairs.text, mistake)
-    result, _ = run(pairs, ts.Kernel(text), None, remedies=True)
+    result, _ = run(pairs, ts.Kernel(text), None, advice="fixes")
     finding = next(one for one in errors(result) if one.change is not None)
     cured, _ = run(pairs, ts.Kernel(with_insertions(text, finding)), ANOTHER_SEED)
     assert cured.outcome == "finished"
@@ -215,8 +215,8 @@ def test_a_remedy_holds_with_a_seed_that_was_not_tried(name, mistake):
 def test_the_general_fix_stays_where_nothing_helps(name, mistake):
     pairs = KERNELS[name]
     kernel = ts.Kernel(variant(pairs.text, mistake))
-    result, _ = run(pairs, kernel, None, remedies=True)
-    untried, _ = run(pairs, kernel, None, remedies=False)
+    result, _ = run(pairs, kernel, None, advice="fixes")
+    untried, _ = run(pairs, kernel, None, advice="none")
     assert errors(result)
     assert result.findings == untried.findings
 
@@ -224,14 +224,14 @@ def test_the_general_fix_stays_where_nothing_helps(name, mistake):
 @pytest.mark.parametrize("name", ["tma_load", "ring_wgmma", "sync_mirror", "multicast_ring", "grid_barrier"])
 def test_a_right_kernel_runs_once(monkeypatch, name):
     runs = counted_runs(monkeypatch)
-    run(KERNELS[name], ts.Kernel(variant(KERNELS[name].text)), None, remedies=True)
+    run(KERNELS[name], ts.Kernel(variant(KERNELS[name].text)), None, advice="fixes")
     assert runs == ["asked"]
 
 
 def test_warnings_are_no_reason_to_run_again(monkeypatch):
     runs = counted_runs(monkeypatch)
     pairs = KERNELS["remote_scope"]
-    result, _ = run(pairs, ts.Kernel(variant(pairs.text, "arrival-default")), None, remedies=True)
+    result, _ = run(pairs, ts.Kernel(variant(pairs.text, "arrival-default")), None, advice="fixes")
     assert {finding.severity for finding in result.findings} == {"warning"}
     assert runs == ["asked"]
 
@@ -249,7 +249,7 @@ def test_arrays_keep_what_the_kernel_left(monkeypatch):
     runs = counted_runs(monkeypatch)
     array = np.arange(64, dtype=np.uint32)
     untried = array.copy()
-    kernel_of(RACE).run(1, 64, [untried], remedies=False)
+    kernel_of(RACE).run(1, 64, [untried], advice="none")
     assert runs == ["asked"]
     kernel_of(RACE).run(1, 64, [array])
     # as the run went, and with two other seeds; no run finds who reaches which place: all threads execute straight code

@@ -91,6 +91,7 @@ def test_a_tile_that_is_awaited_before_the_loop_is_no_ring():
     assert eval(ring.replace("@%p2 bra LOOP;", ""), {"ts": ts, "np": np}) == ()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["emitted_gemm_f16", "triton_persistent"])
 def test_recorded_rings_that_wrap_are_not_told(name):
     run, _ = run_with(recorded_kernel(name), name)

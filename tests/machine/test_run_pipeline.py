@@ -212,7 +212,7 @@ def verdict_on(name):
     return "synchronization proven" if name in SHARE_GLOBAL_MEMORY | set(ERRORS) else "proven"
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", QUICK)
 def test_recorded_kernels_are_proven(name):
     simulation = ts.simulate(run_first_block(name).pipeline())
@@ -229,7 +229,9 @@ def test_all_recorded_kernels_are_proven(name, seed):
     assert simulation.verdict == verdict_on(name), simulation.sentence
 
 
-@pytest.mark.parametrize("name", NO_PIPELINE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "atomics_shared" else ()) for name in NO_PIPELINE]
+)
 def test_what_no_step_says_is_refused(name):
     run = run_first_block(name)
     with pytest.raises(ts.RuleError, match=NO_PIPELINE[name]) as error:
@@ -283,6 +285,7 @@ def test_warps_that_all_arrive_do_not_meet_behind_a_product():
     assert syncs == {0}
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", ["emitted_gemm_f16", "gluon_specialised", "ring", "mm_tma_f16"])
 def test_loops_do_what_the_steps_did_one_by_one(name, monkeypatch):
     run = run_first_block(name)

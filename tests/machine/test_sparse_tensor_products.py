@@ -49,6 +49,7 @@ def sparse_product(kind, data_type, *, selector=0, b_swizzle="64B", m=128, opcod
     return result, result.after[0, :, :N].view(d_type), a.astype(np.float64) @ b.astype(np.float64).T
 
 
+@pytest.mark.thinned(16)
 @pytest.mark.parametrize(
     ("kind", "data_type", "selector"),
     [
@@ -91,6 +92,7 @@ SCALED = [
 ]
 
 
+@pytest.mark.thinned(32)
 @pytest.mark.parametrize(("kind", "qualifier", "data_type", "grouped_as", "scale_type", "scales"), SCALED)
 def test_narrow_elements_and_scale_factors(kind, qualifier, data_type, grouped_as, scale_type, scales):
     """A factor belongs to twice as many elements of k as in a dense product; 4 bits go in pairs where they are packed."""

@@ -63,7 +63,7 @@ def test_the_sums_of_the_package_are_those_of_the_card():
         np.testing.assert_array_equal(sums()[number, :, 0], CHECKSUMS[name], err_msg=name)
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("form", FUNCTIONS)
 def test_all_fractions_between_one_and_two_have_the_cards_sum(form):
     np.testing.assert_array_equal(compute_sums(compute_words(form, 127)), sums()[FUNCTIONS.index(form), 127])

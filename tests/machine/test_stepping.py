@@ -169,12 +169,14 @@ def thread_numbers(text):
     return numbers
 
 
+@pytest.mark.thinned(16)
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_state_of_a_right_kernel_is_that_of_a_naive_replay(name):
     result, _ = run_pair(KERNELS[name], ts.Kernel(variant(KERNELS[name].text)), None)
     compare(result, 12)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", [name for name in KERNELS if KERNELS[name].mistakes][::4])
 def test_every_state_of_a_wrong_kernel_is_that_of_a_naive_replay(name):
     mistake = next(iter(KERNELS[name].mistakes))
@@ -217,9 +219,10 @@ def multiplied(seed=None):
     b.write(image)
     arrays = [image, np.full((128, 64), 5, np.uint32), np.zeros((128, 64), np.uint32)]
     kernel = ts.Kernel(text(mma, 64, blocks=1, arguments=2, target="sm_100a"))
-    return kernel.run(1, 128, [*arrays, a.word, b.word], smem_bytes=SMEM + SMEM_BYTES, remedies=False, seed=seed)
+    return kernel.run(1, 128, [*arrays, a.word, b.word], smem_bytes=SMEM + SMEM_BYTES, advice="none", seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", [None, 1])
 def test_tensor_memory_is_that_of_a_naive_replay(seed):
@@ -309,7 +312,7 @@ def test_threads_that_wait_say_what_they_wait_for():
     assert states[-1].is_whole
     diverged = {tuple(place.ptx_line for place in state.warps) for state in states}
     assert (10, 7) in diverged  # warp 0 is at bar.sync, warp 1 is in the branch
-    run = ts.Kernel(kernel.ptx.replace("bar.sync 0;", "bar.sync 0, 96;")).run(grid=1, block=64, remedies=False)
+    run = ts.Kernel(kernel.ptx.replace("bar.sync 0;", "bar.sync 0, 96;")).run(grid=1, block=64, advice="none")
     assert [(place.doing, place.waits_for, place.ptx_line) for place in run.state(run.steps).warps] == [
         ("waiting", "barrier 0", 10),
         ("waiting", "barrier 0", 10),

@@ -77,6 +77,7 @@ def expected(name, value, random):
     return float(np.copysign(float(rounded), value))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", TYPES)
 def test_random_bits_decide_between_the_neighbours(name):
     generator = np.random.default_rng(3)

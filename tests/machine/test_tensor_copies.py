@@ -145,8 +145,14 @@ def packed_ints(values, count, dtype):
     return np.pad(np.array(values, np.int64), (0, count - len(values))).astype(dtype).tobytes()
 
 
+@pytest.fixture
+def every_nth(pytestconfig):
+    """Of how many recorded copies the machine makes one; tests/tma makes all of them without a kernel."""
+    return 20 if pytestconfig.getoption("--thinned") else 5
+
+
 @pytest.mark.parametrize("name", ["tma_loads.npz", "tma_im2col_loads.npz", "tma_im2col_interleaved_loads.npz"])
-def test_tensor_loads_leave_in_shared_memory_what_the_card_left(name):
+def test_tensor_loads_leave_in_shared_memory_what_the_card_left(name, every_nth):
     with np.load(GOLDEN / name) as file:
         cases = {key: file[key] for key in file.files}
     source = splitmix_bytes(1, 1 << 20)
@@ -154,7 +160,7 @@ def test_tensor_loads_leave_in_shared_memory_what_the_card_left(name):
     mode = "tile" if "box" in cases else "im2col"
     kernels = {}
     outcomes = set()
-    for i in range(0, len(ends), 5):
+    for i in range(0, len(ends), every_nth):
         rank = int(cases["rank"][i])
         if rank not in kernels:
             kernels[rank] = loading_kernel(rank, mode)
@@ -212,7 +218,7 @@ def storing_kernel(rank, operation):
     )
 
 
-def test_tensor_stores_and_reductions_leave_in_memory_what_the_card_left():
+def test_tensor_stores_and_reductions_leave_in_memory_what_the_card_left(every_nth):
     with np.load(GOLDEN / "tma_stores.npz") as file:
         cases = {key: file[key] for key in file.files}
     names = cases.pop("operations").tolist()
@@ -220,7 +226,7 @@ def test_tensor_stores_and_reductions_leave_in_memory_what_the_card_left():
     ends = np.cumsum(windows)
     longest = int((cases["memory_offset"] + windows).max())
     kernels = {}
-    for i in range(0, len(ends), 5):
+    for i in range(0, len(ends), every_nth):
         rank = int(cases["rank"][i])
         operation = names[cases["operation"][i]]
         if (rank, operation) not in kernels:

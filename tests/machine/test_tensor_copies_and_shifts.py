@@ -22,6 +22,7 @@ COPIES = [
 ]
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize(("shape", "rows", "row_bytes", "row", "lanes"), COPIES)
 def test_rows_go_to_their_lanes(shape, rows, row_bytes, row, lanes, group):

@@ -19,7 +19,7 @@ def found(kernel_text, seed=None):
     """(severity, rule) of what is wrong, costs left out."""
     arrays = [np.zeros(SMEM_BYTES, np.uint8), np.zeros((128, COLUMNS), np.uint32), np.zeros((128, COLUMNS), np.uint32)]
     arguments = [*arrays, A.word, B.word]
-    options = {"smem_bytes": SMEM + SMEM_BYTES, "record": False, "remedies": False, "seed": seed}
+    options = {"smem_bytes": SMEM + SMEM_BYTES, "record": False, "advice": "none", "seed": seed}
     run = ts.Kernel(kernel_text).run(1, 128, arguments, **options)
     return {(finding.severity, finding.rule) for finding in run.findings if not finding.rule.startswith("run-sectors")}
 
@@ -193,7 +193,7 @@ def test_a_load_that_should_wait_for_a_product_is_told_so(wording):
         .replace("@!%p3 bra DONE;", "@!%p3 bra AFTER;")
         .replace("DONE:\n", "AFTER:\n")
     )
-    run = ts.Kernel(early).run(1, 128, [*arrays, A.word, B.word], smem_bytes=SMEM + SMEM_BYTES, remedies=False)
+    run = ts.Kernel(early).run(1, 128, [*arrays, A.word, B.word], smem_bytes=SMEM + SMEM_BYTES, advice="none")
     finding = next(one for one in run.findings if one.rule == "run-tmem-order" and "tcgen05.ld" in one.argument)
     assert "loads lanes" in finding.found
     assert "tcgen05.commit" in finding.fix
@@ -206,9 +206,7 @@ def test_exchanged_strides_of_a_descriptor_are_told(wording):
         held.start_address, leading_bytes=held.stride_bytes, stride_bytes=16, swizzle=held.swizzle.name
     )
     arrays = [np.zeros(SMEM_BYTES, np.uint8), np.zeros((128, COLUMNS), np.uint32), np.zeros((128, COLUMNS), np.uint32)]
-    run = ts.Kernel(RIGHT).run(
-        1, 128, [*arrays, swapped.encode(), B.word], smem_bytes=SMEM + SMEM_BYTES, remedies=False
-    )
+    run = ts.Kernel(RIGHT).run(1, 128, [*arrays, swapped.encode(), B.word], smem_bytes=SMEM + SMEM_BYTES, advice="none")
     finding = next(one for one in run.findings if one.rule == "run-operand-overlap")
     assert (finding.values["leading_bytes"], finding.values["stride_bytes"]) == (256, 16)
     wording("exchanged strides of a descriptor", finding)

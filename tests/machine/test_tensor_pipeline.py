@@ -28,7 +28,7 @@ def pipeline_of(kernel_text):
     """The pipeline of one block that stores, multiplies and loads tensor memory."""
     arrays = [np.zeros(SMEM_BYTES, np.uint8), np.zeros((128, COLUMNS), np.uint32), np.zeros((128, COLUMNS), np.uint32)]
     run = ts.Kernel(kernel_text).run(
-        1, 128, [*arrays, A.word, B.word], smem_bytes=SMEM + SMEM_BYTES, findings=False, remedies=False
+        1, 128, [*arrays, A.word, B.word], smem_bytes=SMEM + SMEM_BYTES, findings=False, advice="none"
     )
     return run.pipeline()
 
@@ -148,7 +148,7 @@ def test_a_wait_for_the_cluster_that_nobody_arrived_for_is_no_proof():
 
 def test_a_second_arrival_at_the_cluster_without_a_wait_is_refused():
     twice = "barrier.cluster.arrive; barrier.cluster.arrive; barrier.cluster.wait;"
-    run = ts.Kernel(f"{CLUSTER} {{ {twice} ret; }}").run(2, 64, cluster=2, remedies=False)
+    run = ts.Kernel(f"{CLUSTER} {{ {twice} ret; }}").run(2, 64, cluster=2, advice="none")
     with pytest.raises(ts.RuleError) as raised:
         run.pipeline()
     assert "barrier.cluster.arrive again, without barrier.cluster.wait" in str(raised.value)

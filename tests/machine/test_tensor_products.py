@@ -141,6 +141,7 @@ def test_weight_stationary_products(m):
     assert (held(result.after[0], layout, np.float32) == a.astype(np.float64) @ b.astype(np.float64).T).all()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("group", "m"), [(1, 128), (1, 64), (2, 256), (2, 128)])
 def test_a_lies_in_tensor_memory(group, m):
     """A of bf16 from column 64 on, D before it."""
@@ -223,7 +224,7 @@ SCALED = [
 ]
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 64), (2, 256, 64), (2, 128, 64)])
 @pytest.mark.parametrize(("kind", "qualifier", "type_name", "scale_type", "k", "block"), SCALED)
 def test_scale_factors_lie_in_tensor_memory(group, m, n, kind, qualifier, type_name, scale_type, k, block):

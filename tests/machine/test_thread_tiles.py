@@ -62,7 +62,7 @@ def told(body, loaded="none", stored="none", *, words=64):
     """The rules about swizzles that a kernel breaks, which loads and stores boxes of 16 rows of 128 bytes."""
     memory = ts.Memory()
     maps = [memory.map(np.zeros((16, words), np.uint32), (32, 16), swizzle=swizzle) for swizzle in (loaded, stored)]
-    run = ts.Kernel(HEAD + body).run(1, 128, maps, memory=memory, remedies=False)
+    run = ts.Kernel(HEAD + body).run(1, 128, maps, memory=memory, advice="none")
     assert run.outcome == "finished", run.findings
     return [one for one in run.findings if one.rule in RULES]
 

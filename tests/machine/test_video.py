@@ -83,6 +83,7 @@ TYPES = ("u32", "s32")
 SECONDARY = {"add": operator.add, "min": min, "max": max}
 
 
+@pytest.mark.thinned(15)
 @pytest.mark.parametrize("types", list(itertools.product(TYPES, TYPES, TYPES)), ids="".join)
 @pytest.mark.parametrize("name", ["vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl.clamp", "vshl.wrap", "vshr.clamp"])
 @pytest.mark.parametrize("is_saturated", [False, True])
@@ -251,6 +252,7 @@ extern "C" __global__ void differences(const unsigned* a, const unsigned* b, uns
 """
 
 
+@pytest.mark.slow
 def test_what_nvcc_makes_of_intrinsics(require, tmp_path):
     require("nvcc")
     (tmp_path / "differences.cu").write_text(INTRINSICS)

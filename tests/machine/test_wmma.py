@@ -217,7 +217,7 @@ def gemm_run(kernel):
     b = random.integers(-4, 5, (48, 32)).astype(np.float16)
     c = random.integers(-9, 10, (64, 32)).astype(np.float32)
     expected = 2 * (a.astype(np.float32) @ b.astype(np.float32)) + c
-    run = kernel.run((1, 2), 128, [a, b, c, 64, 32, 48, 2.0, 1.0], remedies=False)
+    run = kernel.run((1, 2), 128, [a, b, c, 64, 32, 48, 2.0, 1.0], advice="none")
     assert run.outcome == "finished", run.findings
     return run, np.array_equal(c, expected)
 
@@ -243,7 +243,7 @@ def test_a_store_orders_nothing_for_other_lanes(between, rules):
         f" shl.b32 %t0, %t0, 2; mov.u32 %t1, s; add.u32 %t0, %t0, %t1; mov.u32 %r, 0;"
         f" wmma.store.d.sync.aligned.col.m16n16k16.shared.f32 [s], {EIGHT}; {between} ld.shared.b32 %r, [%t0]; ret; }}"
     )
-    run = Kernel(text).run(1, 32, remedies=False)
+    run = Kernel(text).run(1, 32, advice="none")
     assert [finding.rule for finding in run.findings if finding.severity == "error"] == rules
 
 

@@ -85,8 +85,7 @@ def assert_equals_numpy(product, seed=0):
         other,
         data_type=data_type,
         consumer=consumer,
-        a_major=a_major,
-        b_major=b_major,
+        major=(a_major, b_major),
         swizzle=(a_swizzle, b_swizzle),
         atom_order=product.order,
         smem_address=product.address,
@@ -164,16 +163,16 @@ def test_a_descriptor_that_reads_elsewhere_gives_another_product(monkeypatch):
         ({"a": np.zeros((60, 64))}, "whole number of them"),
         ({"a": np.zeros((8, 64))}, "multiples of 64"),
         ({"data_type": "f32"}, "wgmma multiplies"),
-        ({"data_type": "tf32", "b_major": "MN"}, "MN-major 128B with elements of 16 bits"),
+        ({"data_type": "tf32", "major": ("K", "MN")}, "MN-major 128B with elements of 16 bits"),
         ({"data_type": "b1"}, "no numpy or ml_dtypes type"),
         ({"smem_address": 64}, "multiples of 128"),
         ({"smem_address": None}, "smem_address is an integer"),
         ({"swizzle": "96B"}, "tensor cores read"),
         ({"swizzle": ("128B", "64B", "32B")}, "known: none"),
-        ({"a_major": "row"}, "known: K, MN"),
+        ({"major": ("row", "K")}, "known: K, MN"),
         ({"atom_order": "diagonal"}, "column"),
         (
-            {"consumer": "ldmatrix", "data_type": "s8", "b_major": "MN", "swizzle": "64B"},
+            {"consumer": "ldmatrix", "data_type": "s8", "major": ("K", "MN"), "swizzle": "64B"},
             "MN-major those of 16 bits alone",
         ),
         ({"consumer": "ldmatrix", "a": np.zeros((8, 64))}, "blocks of 16 x 16"),
@@ -202,19 +201,55 @@ def test_operands_lie_where_layouts_say(consumer):
         staged,
     ]
     for one, other in itertools.product(tiles, repeat=2):
-        d = emulate_mma(a, b, data_type="bf16", consumer=consumer, a_layout=one, b_layout=other)
+        d = emulate_mma(a, b, data_type="bf16", consumer=consumer, layout=(one, other))
         assert (d == a @ b).all(), (one, other)
 
 
 def test_ldmatrix_reads_tiles_that_threads_padded():
     a, b = np.random.default_rng(4).integers(-4, 5, (2, 32, 32))
     padded = ts.Layout((32, 32), 16, padding_bytes=16)
-    assert (emulate_mma(a, b, data_type="bf16", consumer="ldmatrix", a_layout=padded, b_layout=padded) == a @ b).all()
+    assert (emulate_mma(a, b, data_type="bf16", consumer="ldmatrix", layout=padded) == a @ b).all()
     with pytest.raises(ts.RuleError, match="descriptor-layout"):
-        emulate_mma(np.eye(64), np.eye(64), data_type="bf16", a_layout=ts.Layout((64, 64), 16))
+        emulate_mma(np.eye(64), np.eye(64), data_type="bf16", layout=(ts.Layout((64, 64), 16), None))
 
 
 @pytest.mark.parametrize("wrong", [ts.Layout((64, 32), 16), ts.Layout((64, 64), 8), "128B"])
 def test_a_layout_of_another_shape_is_refused(wrong):
     with pytest.raises(ts.RuleError):
-        emulate_mma(np.eye(64), np.eye(64), data_type="bf16", a_layout=wrong)
+        emulate_mma(np.eye(64), np.eye(64), data_type="bf16", layout=(wrong, None))
+
+
+def test_former_majors_and_layouts_work_and_warn():
+    a, b = np.random.default_rng(5).integers(-4, 5, (2, 64, 64))
+    tile = ts.Layout((64, 64), 16, swizzle="128B")
+    with pytest.warns(DeprecationWarning, match=r"b_major of emulate_mma .* use major=\(a_major, b_major\)") as warned:
+        d = emulate_mma(a, b, data_type="bf16", b_major="MN")
+    assert warned[0].filename == __file__
+    assert (d == emulate_mma(a, b, data_type="bf16", major=("K", "MN"))).all()
+    with pytest.warns(DeprecationWarning, match=r"a_layout of emulate_mma .* use layout=\(a_layout, b_layout\)"):
+        d = emulate_mma(a, b, data_type="bf16", a_layout=tile)
+    assert (d == a @ b).all()
+
+
+@pytest.mark.parametrize(
+    "both",
+    [
+        {"major": "MN", "a_major": "K"},
+        {"layout": ts.Layout((64, 64), 16), "b_layout": ts.Layout((64, 64), 16)},
+    ],
+)
+def test_an_argument_in_both_spellings_is_refused(both):
+    with (
+        pytest.warns(DeprecationWarning, match="of emulate_mma will be removed"),
+        pytest.raises(TypeError, match="which it replaces"),
+    ):
+        emulate_mma(np.eye(64), np.eye(64), data_type="bf16", **both)
+
+
+def test_a_wrong_former_layout_is_refused_as_the_layout_of_its_operand():
+    a = b = np.eye(64)
+    wrong = ts.Layout((64, 32), 16)
+    for name, argument in (("a_layout", "layout[0]"), ("b_layout", "layout[1]")):
+        with pytest.warns(DeprecationWarning, match="use layout"), pytest.raises(ts.RuleError) as refused:
+            emulate_mma(a, b, data_type="bf16", **{name: wrong})
+        assert refused.value.violations[0].argument == argument

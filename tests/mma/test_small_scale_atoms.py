@@ -24,6 +24,7 @@ def naive_offset(row, block, blocks):
     raise AssertionError
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("rows", "k"), [(8, 64), (8, 256), (20, 160), (33, 1024)])
 def test_every_scale_lies_where_a_nested_array_has_it(rows, k):
     scales = ts.scale_layout(rows, k, "nvfp4", atom="8x4")

@@ -387,6 +387,7 @@ def test_packing_follows_the_formula_and_comes_back(rows, blocks, seed):
     assert (unpack_scales(packed, (rows, blocks)) == scales).all()
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("shape", [(2048, 512), (4096, 256), (16384, 72), (1280, 1024)])
 def test_large_matrices_take_another_way_to_the_same_bytes(shape):
     scales = np.random.default_rng(5).integers(0, 256, shape).astype(np.uint8)

@@ -57,6 +57,7 @@ ALL_MOVES = [
 ]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("arch", BLACKWELL)
 def test_every_load_and_store_assembles(arch):
     assert assembles(arch, *map(move, ALL_MOVES)) == ""
@@ -152,6 +153,7 @@ def products(arch, group):
         yield f"tcgen05.mma.cta_group::{group}.kind::{row.mma_kind}.block_scale{block} [%0], %1, %1, {word}, [%0 + {step.column}], [%0], p;"
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
 @pytest.mark.parametrize("group", [1, 2])
 def test_products_assemble(arch, group):

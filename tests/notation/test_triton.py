@@ -54,7 +54,7 @@ def nvmma_offsets(shape, width, transposed, bits):
     return offsets
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("order", [(1, 0), (0, 1)])
 @pytest.mark.parametrize("bits", [8, 16, 32])
 def test_swizzled_shared_puts_every_element_where_triton_does(order, bits):

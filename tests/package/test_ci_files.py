@@ -69,6 +69,7 @@ def test_the_workflow_passes_with_an_accepted_map_and_fails_with_a_refused_one(p
     assert "swizzle 128B takes a row of at most 128 bytes" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_script_runs_kernels_and_finds_their_races(project):
     (project / "reverse.launch.toml").write_text(LAUNCH)
     kernel = (EXAMPLES / "reverse.ptx").read_text("utf-8")

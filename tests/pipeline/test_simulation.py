@@ -309,7 +309,7 @@ def test_the_command(tmp_path, capsys):
         assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "name",
     [

@@ -30,8 +30,9 @@ def test_the_verdict_on_what_was_once_proven_does_not_change_with_the_time_of_co
     assert {decided(FALSE_PROOFS[name], ticks) for ticks in SEEDS_OF_TICKS} == {"mistake"}
 
 
-def test_no_verdict_changes_with_the_time_of_copies():
-    for name, data in pipelines(90, 60):
+@pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.slow)])
+def test_no_verdict_changes_with_the_time_of_copies(count):
+    for name, data in pipelines(90, count):
         try:
             verdicts = {decided(data, ticks) for ticks in SEEDS_OF_TICKS}
         except ts.RuleError:

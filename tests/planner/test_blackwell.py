@@ -108,7 +108,7 @@ def test_half_rows_of_6_bit_values_are_stored_but_not_loaded():
 # GEMMs
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("arch", ["sm_100", "sm_103"])
 @pytest.mark.parametrize("data_type", ["bf16", "f16", "tf32", "e4m3", "e5m2"])
 def test_a_large_product_is_planned_for_pairs_with_two_accumulators(arch, data_type):
@@ -135,6 +135,7 @@ DOCUMENTED_CARDS = ("B200", "B300", "RTX 5090", "RTX PRO 6000")
 EXTENTS = st.integers(1, 64).map(lambda count: 128 * count) | st.integers(1, 40).map(lambda count: 16 * count)
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     shape=st.tuples(EXTENTS, EXTENTS, EXTENTS),

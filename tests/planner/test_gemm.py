@@ -173,6 +173,7 @@ def check_that_the_search_finds_what_can_be(product, **options):
             assert outcome(*product, **options, tile=tile)[0] is None, (product, options, tile)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("data_type", ["tf32", "bf16", "e4m3", "e2m1", "e2m3"])
 @pytest.mark.parametrize("b_major", ["K", "MN"])
 def test_the_search_finds_a_plan_where_a_given_tile_has_one(data_type, b_major):
@@ -724,6 +725,7 @@ def test_a_lack_of_shared_memory_is_not_hidden_by_tiles_that_c_cannot_have():
     assert ts.plan_gemm(1024, 128, 256, "bf16", stages=3, **options)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("arch", ["sm_100", "sm_103", "sm_120"])
 @pytest.mark.parametrize(
     ("data_type", "options"),

@@ -64,8 +64,7 @@ def test_all_speak_of_the_same_tile():
         data_type="bf16",
         consumer="tcgen05",
         cta_group=2,
-        a_layout=a.layout,
-        b_layout=b.layout.with_start(1 << 15),
+        layout=(a.layout, b.layout.with_start(1 << 15)),
     )
     assert (product == k).all()
 

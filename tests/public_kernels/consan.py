@@ -129,7 +129,7 @@ class Launches:
         for seed in self.seeds:
             memory = ts.Memory()
             args = [place_as_torch_does(value, memory) for value in given]
-            self.runs.append(compiled.run(extents, args=args, memory=memory, seed=seed, remedies=False))
+            self.runs.append(compiled.run(extents, args=args, memory=memory, seed=seed, advice="none"))
 
 
 def place_as_torch_does(value, memory):

@@ -94,7 +94,7 @@ class HostProgram:
             smem_bytes=smem_bytes,
             cluster=tuple(cluster[:3]) if cluster[0] else None,
             arch=self.arch,
-            remedies=False,
+            advice="none",
             max_seconds=self.max_seconds,
         )
 

@@ -58,7 +58,7 @@ class CuteLaunch:
         memory = ts.Memory()
         arguments, found, expected = self.arguments(memory)
         run = self.kernel.run(
-            self.grid, self.block, arguments, memory=memory, smem_bytes=self.smem_bytes, arch=self.arch, remedies=False
+            self.grid, self.block, arguments, memory=memory, smem_bytes=self.smem_bytes, arch=self.arch, advice="none"
         )
         return run, found, expected
 

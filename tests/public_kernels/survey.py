@@ -121,7 +121,7 @@ def launch_triton(checkout, launch):
     kernel = ts.Kernel.from_triton(function, [type_name for _, type_name in given], constants, **launch.options)
     arguments = [argument for argument, _ in given]
     before = [argument.copy() if isinstance(argument, np.ndarray) else argument for argument in arguments]
-    run = kernel.run(launch.grid, args=arguments, remedies=False)
+    run = kernel.run(launch.grid, args=arguments, advice="none")
     reference = reference_of(launch)
     expected = reference(before) if reference is not None else {}
     return Outcome([run], [compare(arguments[index], array) for index, array in expected.items()])

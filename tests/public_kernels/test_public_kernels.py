@@ -168,6 +168,7 @@ def test_a_test_runs_for_the_first_architecture_that_does_not_skip_it():
     assert [(case.name, case.arch) for case in cases] == [("test_one[True]", "sm_100"), ("test_one[False]", "sm_100")]
 
 
+@pytest.mark.slow
 def test_host_code_launches_on_the_machine(tmp_path, require):
     require("gxx")
     require("nvcc")

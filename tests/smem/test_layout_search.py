@@ -75,6 +75,7 @@ def test_the_best_hardware_mode_is_named_cure_or_not(tile, bits, patterns):
     assert search.hardware.excess == min(by_hardware) - sum(search.ideal)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("tile", "bits", "patterns"), CASES, ids=str)
 def test_nothing_is_better_and_nothing_as_good_is_left_out(tile, bits, patterns):
     accesses = [Access.named(text, tile, bits) for text in patterns]

@@ -245,6 +245,7 @@ def test_unfit_out_is_refused(out, says):
     assert "np.empty(1024, np.uint8)" in caught.value.violations[0].fix
 
 
+@pytest.mark.thinned(4)
 @ALL
 def test_buffers_that_are_not_whole_blocks_are_refused_and_the_padded_ones_taken(mode):
     block = mode.block_bytes
@@ -327,6 +328,7 @@ def test_anything_is_swizzled_or_a_rule_error(method, mode, data, address, out, 
                 pytest.fail("a RuleError without violations")
 
 
+@pytest.mark.thinned(11)
 @ALL
 @pytest.mark.parametrize("threads", [1, 2, 3, 7, np.int64(2), 10**9])
 def test_threads_do_not_change_the_bytes(mode, threads):

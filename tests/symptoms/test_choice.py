@@ -201,6 +201,7 @@ def test_every_row_may_be_named():
     assert [name for name in found if not may_name_a_row(name)] == []
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize(
     "typed",
     ["the kernel hangs in the epilogue", "715", "swizzle", "tcgen05.ld returns zeros", "misaligned address"],

@@ -15,7 +15,9 @@ from measured_lines import describe, measure
 ONCE = {"lines_asked_once": (91, 103), "lines_held_out": (105, 124), "lines_measured": (49, 51)}
 
 
-@pytest.mark.parametrize("table", ONCE)
+@pytest.mark.parametrize(
+    "table", [pytest.param(table, marks=() if table == "lines_measured" else pytest.mark.slow) for table in ONCE]
+)
 def test_lines_that_nothing_was_fitted_to_do_not_fall(table):
     lines = [measure(row) for row in read_lines(table)]
     print(f"\n{table}: {describe(lines)}")  # noqa: T201  the number is what the test is for

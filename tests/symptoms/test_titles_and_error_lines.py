@@ -83,7 +83,14 @@ def assert_share_right(lines, share):
     assert right >= share * len(lines), f"{right} of {len(lines)} are right; not these:\n" + "\n".join(misses)
 
 
-@pytest.mark.parametrize("lines", [LINES, LABELLED_FIRST, DRAWN_LATER], ids=["fitted", "labelled first", "drawn later"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param(LINES, id="fitted"),
+        pytest.param(LABELLED_FIRST, id="labelled first", marks=pytest.mark.slow),
+        pytest.param(DRAWN_LATER, id="drawn later", marks=pytest.mark.slow),
+    ],
+)
 def test_the_right_cause_comes_first_for_nine_lines_of_ten(lines):
     assert_share_right(lines[::SAMPLED], SHARE_OF_SAMPLE)
 

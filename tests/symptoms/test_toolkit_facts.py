@@ -70,6 +70,7 @@ def test_ptxas_takes_a_target_from_its_first_version_of_ptx_on(target, tmp_path)
     assert first == 0 or refusal(VERSIONS[first - 1], target, tmp_path)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("feature", INSTRUCTIONS)
 def test_what_ptxas_refuses_is_explained_with_a_target_that_ptxas_takes(feature, tmp_path):
     """The line itself goes to explain, and what is then told to compile for does assemble."""

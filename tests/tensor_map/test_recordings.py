@@ -47,11 +47,14 @@ def recordings(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_verdict_and_bytes_are_those_of_the_driver(kind):
+def test_verdict_and_bytes_are_those_of_the_driver(kind, pytestconfig):
     make = KINDS[kind]
+    step = 7 if pytestconfig.getoption("--thinned") else 1
     calls = 0
     for number, arguments, recorded in recordings(kind):
         calls += 1
+        if number % step:
+            continue
         if recorded is None:
             assert any(found.severity == "error" for found in make.check(**arguments)), (number, arguments)
             continue

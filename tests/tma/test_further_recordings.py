@@ -120,6 +120,7 @@ def memory_after(case):
     return smem
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("index", range(len(CASES)))
 def test_equals_the_card(index):
     case = CASES[index]

@@ -32,14 +32,14 @@ COPY = ts.Kernel(f"""{HEAD}.visible .entry k(.param .align 64 .b8 map[128]) {{
 }}""")
 
 
-def tile(**options):
+def tile(at=None):
     memory = ts.Memory()
     box = memory.map(np.zeros((64, 64), np.uint16), (64, 16), swizzle="128B")
-    return COPY.run(1, 32, [box], memory=memory, smem_block=(0, 0, 0), **options).smem
+    return COPY.run(1, 32, [box], memory=memory, smem=((0, 0, 0), at)).smem
 
 
 def test_a_picture_is_drawn_whole():
-    picture = STORES.run(1, 32, smem_block=(0, 0, 0)).smem
+    picture = STORES.run(1, 32, smem=(0, 0, 0)).smem
     assert view.draw(picture).text(80).splitlines() == [
         "Shared memory of block (0, 0, 0)",
         "",
@@ -76,7 +76,7 @@ def test_elements_outside_the_tensor_are_fill():
 
 
 def test_a_copy_under_way_has_a_sign_and_an_entry():
-    drawn = view.draw(tile(smem_at=10))
+    drawn = view.draw(tile(10))
     assert drawn["smem"].rows[0].cells[0].text == "~A 8,56"
     assert "a pending copy" in drawn.text()
     assert "~" not in view.draw(tile()).text()
@@ -98,20 +98,20 @@ def test_a_tooltip_says_who_what_and_which_element():
 
 
 def test_writers_have_the_colours_of_the_palette():
-    first, _, third, *_ = cells(STORES.run(1, 32, smem_block=(0, 0, 0)).smem)
+    first, _, third, *_ = cells(STORES.run(1, 32, smem=(0, 0, 0)).smem)
     assert [colour_of(row[1].colour).name for row in (first, third)] == ["c0", "c1"]
 
 
 def test_the_moment_is_a_sentence():
-    assert "right before PTX line 7 runs" in view.draw(STORES.run(1, 32, smem_at=7).smem).text()
-    second = view.draw(STORES.run(1, 32, smem_at="7:2").smem).text(200)
+    assert "right before PTX line 7 runs" in view.draw(STORES.run(1, 32, smem=((0, 0, 0), 7)).smem).text()
+    second = view.draw(STORES.run(1, 32, smem=((0, 0, 0), "7:2")).smem).text(200)
     assert "PTX line 7 came" in second
     assert "thread at most 1 time." in second
     assert "block (0, 0, 0)" in second
 
 
 def test_a_run_shows_the_picture_in_place_of_its_lines():
-    run = STORES.run(1, 32, smem_block=(0, 0, 0))
+    run = STORES.run(1, 32, smem=(0, 0, 0))
     assert "What ran" not in view.draw(run, smem=run.smem).text()
     assert "0x0600-0x07ff" in view.draw(run, smem=run.smem).text()
     assert "0x0600-0x07ff" not in view.draw(run).text()

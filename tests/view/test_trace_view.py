@@ -97,6 +97,7 @@ def cells_of(grid):
     }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("coords", [(2048, 1024), (128, 256), (0, 0), (4064, -10), (4032, 4032), (-64, 4090)])
 def test_a_box_in_a_large_tensor_has_cells_of_its_own(coords):
     """A box of 64 x 64 filled a cell of 512 x 512."""

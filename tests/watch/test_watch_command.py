@@ -81,6 +81,7 @@ def test_ranks_that_fail_alike_are_explained_once(watch):
     assert "2 calls in 2 processes, 2 refused" in said
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("word", "status"), [("exit=5", 5), ("signal=15", -15), ("signal=9", -9), ("accepted", 0)])
 def test_the_programs_end_is_its_own(watch, word, status):
     found = watch("init", "refused", "flood=3", word, alone=True)  # a signal that ends the program ends the command

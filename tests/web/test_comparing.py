@@ -45,6 +45,7 @@ def headline(client, state):
     return client.get(f"{path}.json{mark}{query}").json()["answer"]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("left", "right", "difference"), PAIRS)
 def test_both_states_are_shown_and_their_difference_is_said(client, markup_problems, left, right, difference, wording):
     page = client.get(beside(left, right)).text
@@ -55,6 +56,7 @@ def test_both_states_are_shown_and_their_difference_is_said(client, markup_probl
     assert sides == [headline(client, left), headline(client, right)]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("left", "right", "difference"), PAIRS)
 def test_the_link_holds_both_states_and_each_side_has_its_command(client, left, right, difference):
     page = client.get(beside(left, right)).text

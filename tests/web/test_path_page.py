@@ -40,6 +40,7 @@ def check(client, state, options, count):
         assert framed[1] == f"{path.row}.{path.chunk}"
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("state", "options"), STATES)
 def test_the_page_says_where_an_element_lies(client, state, options):
     check(client, state, options, count=2)
@@ -62,6 +63,7 @@ def verdict_of(page):
     return re.search(r'<h2 class="verdict">(.*?)</h2>', page)[1]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("arch", "operand"), [("sm_90", "A"), ("sm_90", "B"), ("sm_100", "B")])
 def test_the_page_follows_an_operand_of_a_gemm(client, arch, operand):
     gemm = ts.plan_gemm(1024, 1024, 1024, "bf16", arch=arch)

@@ -165,7 +165,7 @@ LOOPS = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("body", LOOPS.values(), ids=LOOPS)
 @pytest.mark.parametrize("threads", [32, 1024])
 def test_a_run_that_does_not_end_is_refused(client, body, threads):
@@ -175,6 +175,7 @@ def test_a_run_that_does_not_end_is_refused(client, body, threads):
     assert "most 100000 steps" in page
 
 
+@pytest.mark.slow
 def test_a_kernel_of_many_races_is_answered(client):
     race = "st.shared.u32 [%r2], %r1; ld.shared.u32 %r3, [s+256];\n"
     ptx = f"""{HEAD}.entry k() {{ .shared .align 128 .b8 s[4096]; .reg .b32 %r<4>;

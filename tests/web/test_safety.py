@@ -203,6 +203,7 @@ def test_many_requests_at_once_are_served_or_refused():
         assert answer.headers["content-security-policy"]
 
 
+@pytest.mark.slow
 def test_after_a_crowd_everyone_is_served_again():
     async def twice():
         transport = httpx2.ASGITransport(application())

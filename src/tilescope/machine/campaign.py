@@ -230,7 +230,7 @@ def _kernel(ptx: str, entry: str) -> Kernel:
 def run_task(task: _Task) -> _Came:
     """Run one trial: here, or in the process of an executor."""
     arguments = task.launch() if callable(task.launch) else copy.deepcopy(dict(task.launch))
-    options = {"remedies": False, **arguments, "seed": task.seed}
+    options = {"advice": "none", **arguments, "seed": task.seed}
     if task.max_steps is not None:
         options["max_steps"] = task.max_steps
     try:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tilescope.arch import Arch
 from tilescope.sentence import counted
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from tilescope.machine.edits.change import MutantKind
     from tilescope.machine.edits.kernel_text import KernelText
     from tilescope.machine.edits.mutations import Mutation
+    from tilescope.machine.former_run_arguments import FormerArguments
     from tilescope.machine.launch.kernel_arguments import Argument
     from tilescope.machine.launch.triton_host import TritonHost
     from tilescope.machine.memory import Memory
     from tilescope.machine.program import Program
     from tilescope.machine.report.run import KernelRun
+    from tilescope.machine.run_arguments import Advice, Smem
     from tilescope.ptx.syntax import Module, Variable
 
 DEFAULT_MAX_STEPS = 10_000_000
@@ -179,10 +181,9 @@ class Kernel:
         progress: Callable[[int], None] | None = None,
         findings: bool = True,
         record: bool = True,
-        remedies: bool = True,
-        advice: bool = False,
-        smem_block: Sequence[int] | None = None,
-        smem_at: str | int | None = None,
+        advice: Advice = "fixes",
+        smem: Smem | None = None,
+        **former: Unpack[FormerArguments],
     ) -> KernelRun:
         """Run the kernel without a GPU and return the outcome, findings and costs; it reads and writes the arrays in `args`.
 
@@ -197,13 +198,14 @@ class Kernel:
         CPU time. `progress` is called with the steps so far, now and then; an exception that it raises ends the run.
 
         The checks: `findings=False` disables the detection of data races and the counting of costs, and is faster.
-        `record=False` records no trace of the first cluster, which `pipeline()` needs. `remedies=False` tries no fixes;
-        otherwise a kernel with errors runs again with candidate fixes, on a copy of memory of at most 64 MiB. With `advice`, a
+        `record=False` records no trace of the first cluster, which `pipeline()` needs. `advice` selects what further runs look
+        for. "fixes": a kernel with errors runs again with candidate fixes, on a copy of memory of at most 64 MiB. "barriers": a
         kernel without errors runs again without some of its barriers, and a note lists the barriers that order no accesses.
+        "all" is both, "none" neither.
 
-        The picture: `smem_block` draws the shared memory of that block in `run.smem`, with the last writer of every chunk: at
-        the end, or at `smem_at`: "mm.py:12" or 40, right before that source or PTX line runs; "mm.py:12:3", before its third
-        execution.
+        The picture: `smem=(0, 0, 0)` draws the shared memory of that block in `run.smem`, with the last writer of every chunk,
+        at the end. A pair selects the moment: `smem=((0, 0, 0), "mm.py:12")` right before that source line runs, or 40, right
+        before that PTX line; "mm.py:12:3", before its third execution.
         """
         from tilescope.machine.kernel_launch import LaunchedKernel, LaunchRequest, launch_kernel
 
@@ -229,11 +231,13 @@ class Kernel:
             progress=progress,
             findings=findings,
             record=record,
-            remedies=remedies,
             advice=advice,
-            smem_block=smem_block,
-            smem_at=smem_at,
+            smem=smem,
         )
+        if former or isinstance(advice, bool):
+            from tilescope.machine.former_run_arguments import replace_former
+
+            request = replace_former(request, former)
         return launch_kernel(kernel, request)
 
     @cached_property
@@ -254,7 +258,7 @@ class Kernel:
 
         Waits, fences, commits, barriers and arrivals are removed, one by one and all of a kind; expected bytes, counts,
         parities, slots and swizzles are changed. A fence that has no effect in any launch is not removed separately.
-        `mutant.kernel` is parsed on first use; it runs faster with `remedies=False`.
+        `mutant.kernel` is parsed on first use; it runs faster with `advice="none"`.
 
         >>> kernel = Kernel('''
         ...     .version 8.0

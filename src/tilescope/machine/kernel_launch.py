@@ -32,8 +32,9 @@ from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
 from tilescope.machine.report.launch_result import MemoryAfter, build_run, last_writers
 from tilescope.machine.report.run import KernelRun
+from tilescope.machine.run_arguments import ADVICE, Advice, Smem, read_smem
 from tilescope.machine.stepping.recording import Replay
-from tilescope.reading import entries, flag, integer, integers
+from tilescope.reading import entries, flag, integer, integers, known_name
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.sentence import argument_said, by, printed
 
@@ -67,10 +68,8 @@ class LaunchRequest(NamedTuple):
     progress: Callable[[int], None] | None
     findings: bool
     record: bool
-    remedies: bool
-    advice: bool
-    smem_block: Sequence[int] | None
-    smem_at: str | int | None
+    advice: Advice | bool  # a bool is its former spelling
+    smem: Smem | None
 
 
 def launch_kernel(kernel: LaunchedKernel, request: LaunchRequest) -> KernelRun:
@@ -81,7 +80,7 @@ def launch_kernel(kernel: LaunchedKernel, request: LaunchRequest) -> KernelRun:
     card_arch = kernel.target if request.arch is None else Arch.named(request.arch)
     own_memory = _memory(request.memory)
     shape = resolve_launch_shape(program, card_arch, _complete_shape(kernel, request))
-    watch = _watch(program, request.smem_block, request.smem_at, shape.grid, findings=flag("findings", findings))
+    watch = _watch(program, request.smem, shape.grid, findings=flag("findings", findings))
     parameters = Parameters(program, own_memory)
     bound = _bind_arguments(kernel, request, own_memory)
     parameters.fill(bound.values)
@@ -106,8 +105,7 @@ def launch_kernel(kernel: LaunchedKernel, request: LaunchRequest) -> KernelRun:
         recorder=Recorder() if flag("record", request.record) else None,
     )
     blocks = _read_blocks(request.blocks, shape.grid)
-    wants_remedies = flag("remedies", request.remedies)
-    wants_advice = flag("advice", request.advice)
+    advice = known_name("advice", request.advice, ADVICE.values())
     untouched = launch.memory.copy_within(COPIED_BYTES) if findings else None
     initial = None if untouched is None else InitialState(untouched, seed, blocks)
     with np.errstate(all="ignore"):
@@ -115,9 +113,9 @@ def launch_kernel(kernel: LaunchedKernel, request: LaunchRequest) -> KernelRun:
     smem = None if watch is None else watch.picture(launch)
     if initial is not None:
         run_again(launch, result, initial)
-    if initial is not None and wants_remedies:
+    if initial is not None and advice in ("fixes", "all"):
         try_remedies(kernel.text(), launch, result, initial)
-    notes = report_idle_barriers(launch, result, initial) if wants_advice else ()
+    notes = report_idle_barriers(launch, result, initial) if advice in ("barriers", "all") else ()
     replay = None if initial is None else Replay(launch_as_begun(launch, program, initial), initial, program)
     after = MemoryAfter(parameters.arrays(bound.sources), last_writers(launch), smem, replay)
     return build_run(launch, result, notes, after)
@@ -185,20 +183,19 @@ def _seconds(max_seconds: object) -> float | None:
     )
 
 
-def _watch(
-    program: Program, block: Sequence[int] | None, at: str | int | None, grid: Extents, *, findings: bool
-) -> SmemWatch | None:
+def _watch(program: Program, smem: Smem | None, grid: Extents, *, findings: bool) -> SmemWatch | None:
     """The observer of a block's shared memory; None if the call requests no picture."""
-    if block is None and at is None:
+    if smem is None:
         return None
     if not findings:
         raise ARGUMENT_RANGE.error(
-            argument="smem_block",
+            argument="smem",
             found="a picture of shared memory, and findings=False",
             limit="a run without findings does not know who wrote what",
             fix="Leave findings=False out.",
         )
-    blocks = _read_blocks([(0, 0, 0) if block is None else block], grid)
+    block, at = read_smem(smem)
+    blocks = _read_blocks([block], grid)
     assert blocks is not None
     return SmemWatch(blocks[0], read_moment(program, at))
 

@@ -16,6 +16,7 @@ accumulation.py              the sum of one instruction, bit for bit, and of a K
 aligned_sum.py               the adder: align, cut, add; aligned_sum_loop.py: the same compiled by numba
 element_value.py             elements as values and exponents
 emulation.py                 a matrix product by the whole path: to shared memory, read from there, multiplied
+former_mma_arguments.py      its deprecated arguments
 tcgen05_product.py           how a product is cut into tcgen05.mma, and what instructions do
 pair_shares.py               which block of a cluster of pairs holds what
 tmem_address.py              tensor memory (Blackwell): its cells, and the word that names one

@@ -11,7 +11,7 @@ shared memory and are read from it is in operand_path.py.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,11 @@ from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.accumulation import k_loop_sum, summed_once
 from tilescope.mma.consumer import CONSUMER, ConsumerName
 from tilescope.mma.element_matrix import element_matrix
+from tilescope.mma.former_mma_arguments import FormerArguments, OperandArguments, replace_former
 from tilescope.mma.mma_instruction import K_STEP_BYTES, SPARSE_INSTRUCTIONS, Instruction, wgmma_for
 from tilescope.mma.operand_path import MMA_SHAPE, MMA_TYPE, Matrix, OperandPath, mma_with_k
 from tilescope.mma.pair_shares import pair_shares, pairs_of
-from tilescope.mma.product_scales import FormerScales, Scales, Scaling, read_scaling, replace_former_scales
+from tilescope.mma.product_scales import Scales, Scaling, read_scaling
 from tilescope.mma.sparse_sum import sparse_sum
 from tilescope.mma.sparsity import compressed, expanded, group_elements
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
@@ -37,6 +38,7 @@ from tilescope.rule import ARGUMENT_RANGE
 from tilescope.sentence import by, printed
 from tilescope.swizzle import SwizzleName
 
+Of = TypeVar("Of", SwizzleName, Major, Layout | None)
 SPARSE_BLOCKS = MMA_SHAPE.worded(
     argument="a",
     found="a sparse A of {m} x {k}",
@@ -58,13 +60,11 @@ def emulate_mma(
     *,
     data_type: Any = None,
     consumer: ConsumerName = "wgmma",
-    a_major: Major = "K",
-    b_major: Major = "K",
+    major: Major | tuple[Major, Major] = "K",
     swizzle: SwizzleName | tuple[SwizzleName, SwizzleName] = "128B",
     atom_order: AtomOrder = "column",
     smem_address: int = 0,
-    a_layout: Layout | None = None,
-    b_layout: Layout | None = None,
+    layout: Layout | tuple[Layout | None, Layout | None] | None = None,
     c: npt.ArrayLike | None = None,
     cta_group: int = 1,
     cluster: tuple[int, int] | None = None,
@@ -76,7 +76,7 @@ def emulate_mma(
     disable_output_lane: tuple[int, ...] | None = None,
     arch: ArchName | None = None,
     exact_sum: bool = False,
-    **former: Unpack[FormerScales],
+    **former: Unpack[FormerArguments],
 ) -> Matrix:
     """The product D = A B of an (m, k) and a (k, n) matrix, loaded by TMA and read by `consumer`.
 
@@ -84,9 +84,10 @@ def emulate_mma(
     hardware does not have raises RuleError with the reasons: the type lacks that majorness, or the tile is not a whole number
     of atoms.
 
-    Shared memory: both operands are stored from `smem_address` on, A first, in atoms of `swizzle` (one for both, or a pair) in
-    `atom_order`. `a_layout` and `b_layout` replace these four: a `Layout` of the (mn, k) elements that one block holds. If the
-    layout is not made of a tensor core's atoms, threads store the tile instead of TMA.
+    Shared memory: both operands are stored from `smem_address` on, A first, in atoms of `swizzle` in `atom_order`; `major` is
+    their contiguous dimension. A `layout` replaces these four: a `Layout` of the (mn, k) elements that one block holds. If it
+    is not made of a tensor core's atoms, threads store the tile instead of TMA. `major`, `swizzle` and `layout` are one value
+    for both operands, or a pair; in a pair, a layout of None keeps the atoms.
 
     tcgen05 only: D is accumulated in tensor memory and loaded from there; lanes masked by `disable_output_lane` keep `c`. With
     `cta_group=2`, A and B are the tiles of a CTA pair: each block loads half of A's rows and half of B's columns. In a `cluster`
@@ -104,11 +105,11 @@ def emulate_mma(
 
     >>> a = np.arange(64 * 64).reshape(64, 64) % 7 - 3.0
     >>> b = np.arange(64 * 32).reshape(64, 32) % 5 - 2.0
-    >>> d = emulate_mma(a, b, data_type="bf16", b_major="MN", swizzle="64B", smem_address=0x480)
+    >>> d = emulate_mma(a, b, data_type="bf16", major=("K", "MN"), swizzle="64B", smem_address=0x480)
     >>> bool((d == a @ b).all())
     True
     >>> tile = Layout((64, 64), 16, swizzle="128B", start=0x400)
-    >>> bool((emulate_mma(a, b, data_type="bf16", a_layout=tile) == d).all())
+    >>> bool((emulate_mma(a, b, data_type="bf16", layout=(tile, None)) == d).all())
     True
     >>> sparse = np.where(np.arange(64) % 4 < 2, a, 0)
     >>> bool((emulate_mma(sparse, b, data_type="bf16", sparse=True, swizzle="64B") == sparse @ b).all())
@@ -120,7 +121,8 @@ def emulate_mma(
     True
     """
     core = CONSUMER[known_name("consumer", consumer, CONSUMER)]
-    scales = replace_former_scales(scales, former)
+    if former:
+        major, layout, scales = replace_former(OperandArguments(major, layout, scales), former)
     exact_sum = flag("exact_sum", exact_sum)
     row = DataType.named(as_array("a", a).dtype if data_type is None else data_type)
     left = element_matrix("a", a, row)
@@ -136,11 +138,11 @@ def emulate_mma(
     path = OperandPath(
         row=row,
         consumer=core,
-        majors=(a_major, b_major),
+        majors=_of_both(major),
         swizzles=_of_both(swizzle),
         atom_order=atom_order,
         smem_address=smem_address,
-        layouts=(a_layout, b_layout),
+        layouts=_of_both(layout),
     )
     if core.accumulators == "registers":
         requested = {
@@ -192,11 +194,11 @@ def emulate_mma(
     return d
 
 
-def _of_both(swizzle: Any) -> tuple[SwizzleName, SwizzleName]:
-    """The swizzles of A and of B: a pair, or one for both."""
-    if isinstance(swizzle, tuple) and len(swizzle) == 2:
-        return swizzle
-    return swizzle, swizzle
+def _of_both(value: Of | tuple[Of, Of]) -> tuple[Of, Of]:
+    """The values of A and of B: a pair, or one for both."""
+    if isinstance(value, tuple) and len(value) == 2:
+        return value
+    return value, value
 
 
 def _summed_in_registers(

@@ -69,8 +69,8 @@ MMA_TYPE = rule(
     limit="ldmatrix and mma multiply {known:, }; MN-major those of 16 bits alone",
     fix="Use bfloat16.",
     source="PTX ISA, mma and ldmatrix: types",
-    passing="ts.emulate_mma(np.zeros((64, 64)), np.zeros((64, 8)), data_type='bf16', consumer=\"ldmatrix\", a_major='MN')",
-    failing="ts.emulate_mma(np.zeros((128, 128)), np.zeros((128, 8)), data_type='e4m3', consumer=\"ldmatrix\", a_major='MN')",
+    passing="ts.emulate_mma(np.zeros((64, 64)), np.zeros((64, 8)), data_type='bf16', consumer=\"ldmatrix\", major=('MN', 'K'))",
+    failing="ts.emulate_mma(np.zeros((128, 128)), np.zeros((128, 8)), data_type='e4m3', consumer=\"ldmatrix\", major=('MN', 'K'))",
 )
 MN_MAJOR_TYPE = MMA_TYPE.worded(fix="Use K-major operands.")
 TMA_START = SMEM_ALIGNMENT.worded(
@@ -126,7 +126,7 @@ class OperandPath(NamedTuple):
             canonical = canonical_layout(major_named(self.majors[index]), self.swizzles[index], row)
             mn, k = shape
             return canonical.tile((mn, k), atom_order=self.atom_order, start=start)
-        name = f"{operand.lower()}_layout"
+        name = "layout" if self.layouts[0] is self.layouts[1] else f"layout[{index}]"
         tile = smem_tile(name, layout)
         if tile.shape != shape or tile.element_bits != row.smem_bits:
             is_pair = self.product is not None and self.product.cta_group == 2

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from tilescope.mma.scale_packing import Array
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.reading import as_array
 from tilescope.rule import rule
-from tilescope.sentence import listed, printed
+from tilescope.sentence import printed
 
 MMA_SCALES = rule(
     "mma-scales",
@@ -59,36 +58,6 @@ class Scaling(NamedTuple):
     def part(self, rows: slice, columns: slice) -> Scaling:
         """Those of a part of D."""
         return Scaling(self.format, self.a[rows], self.b[columns])
-
-
-class FormerScales(TypedDict, total=False):
-    """Three arguments of `emulate_mma` that `scales` replaces."""
-
-    scale_kind: Any
-    a_scales: npt.ArrayLike | None
-    b_scales: npt.ArrayLike | None
-
-
-def replace_former_scales(scales: Scales | None, former: FormerScales) -> Scales | None:
-    """`scales`, or the triple made of its former spellings, with a warning to the caller of `emulate_mma`."""
-    if not former:
-        return scales
-    unknown = former.keys() - FormerScales.__optional_keys__
-    if unknown:
-        raise TypeError(f"emulate_mma() got an unexpected keyword argument {min(unknown)!r}")
-    warnings.warn(
-        "scale_kind, a_scales and b_scales of emulate_mma will be removed: use scales=(kind, a_scales, b_scales)",
-        DeprecationWarning,
-        stacklevel=3,
-    )
-    passed = sorted(name for name, value in former.items() if value is not None)
-    if not passed:
-        return scales
-    a_scales = former.get("a_scales")
-    b_scales = former.get("b_scales")
-    if scales is not None or "scale_kind" not in passed or a_scales is None or b_scales is None:
-        raise INCOMPLETE_SCALES.error(passed=listed(passed))
-    return former["scale_kind"], a_scales, b_scales
 
 
 def read_scaling(scales: Scales | None, shape: tuple[int, int, int], *, sparse: bool) -> Scaling | None:

@@ -168,8 +168,8 @@ def _count_fetches(grid: tuple[int, int], groups: tuple[int, ...], blocks: int, 
     along_n, along_m = np.divmod(place - first_m * tiles_n, np.minimum(group, tiles_m - first_m))
     sets = len(groups) * (int(block_set[-1]) // _SETS + 1) * _SETS
     row = block_set + np.arange(0, sets, sets // len(groups), dtype=np.int32)[:, None]
-    fetches_a = np.zeros((sets, tiles_m), bool)
-    fetches_b = np.zeros((sets, tiles_n), bool)
+    fetches_a = np.zeros((sets, min(tiles_m, counted)), bool)  # the first n tiles lie in the first n rows and columns
+    fetches_b = np.zeros((sets, min(tiles_n, counted)), bool)
     fetches_a[row, first_m + along_m] = True
     fetches_b[row, along_n] = True
     scale = tiles_m * tiles_n / counted

@@ -22,6 +22,7 @@ from tilescope.machine.report.line_count import line_counts
 from tilescope.machine.report.outcome import describe_work
 from tilescope.machine.report.run import KernelRun
 from tilescope.machine.report.verdict import Verdict, judge_run, read_acceptance
+from tilescope.machine.run_arguments import ADVICE, Advice, Smem
 from tilescope.machine.stepping.run_state import RunState
 from tilescope.questions.first_line import make_line
 from tilescope.questions.program_questions import answer_program
@@ -72,8 +73,7 @@ def answer_run(asked: Asked) -> Answer:
             launch,
             asked["read_array"],
             max_seconds=asked.limit("seconds"),
-            remedies=not asked.get("no_remedies"),
-            advice=asked.get("advice", False),
+            advice=_read_advice(asked),
             **({} if progress is None else {"progress": progress}),
             **picture,
         )
@@ -97,7 +97,7 @@ def answer_run(asked: Asked) -> Answer:
         run.printed.rstrip(),
         describe_replay(done),
         "" if proof is None else proof.describe(is_verdict_said=not is_finding_said),
-        _explain_missing_picture(picture, run),
+        _explain_missing_picture(asked, run),
     )
     printed = [text for text in paragraphs if text]
     timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
@@ -191,11 +191,15 @@ def _is_as_hoped(asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: Run
     return bool(done.run.inexact or done.run.assumed) or not find_differences(done)
 
 
+def _read_advice(asked: Asked) -> Advice:
+    """What further runs look for."""
+    return ADVICE[not asked.get("no_remedies"), bool(asked.get("idle_barriers"))]
+
+
 class PictureOptions(TypedDict, total=False):
     """What `run_launch` takes to make a picture of shared memory."""
 
-    smem_block: tuple[int, ...]
-    smem_at: str | None
+    smem: Smem
 
 
 def asks_state(asked: Asked) -> bool:
@@ -228,14 +232,15 @@ def read_picture_options(asked: Asked) -> PictureOptions:
         is_unused = "smem_at" in asked or "smem_block" in asked or "thread" in asked
         refuse(is_unused and not asks_state(asked), "--at and --draw-block are for --draw smem and --draw state.")
         return {}
-    return {"smem_block": asked.get("smem_block", (0, 0, 0)), "smem_at": asked.get("smem_at")}
+    block: tuple[int, ...] = asked.get("smem_block", (0, 0, 0))
+    return {"smem": (block, asked["smem_at"]) if "smem_at" in asked else block}
 
 
-def _explain_missing_picture(picture: PictureOptions, run: KernelRun) -> str:
+def _explain_missing_picture(asked: Asked, run: KernelRun) -> str:
     """Why a requested picture is missing."""
-    if not picture or run.smem is not None:
+    if not read_picture_options(asked) or run.smem is not None:
         return ""
-    return f"Block {picture['smem_block']} did not run: there is no shared memory to draw."
+    return f"Block {asked.get('smem_block', (0, 0, 0))} did not run: there is no shared memory to draw."
 
 
 def complete_launch(described: LaunchDescription, asked: Asked) -> LaunchDescription:

@@ -29,6 +29,7 @@ from tilescope.machine.launch.launch_description import ALL, LaunchDescription, 
 from tilescope.machine.launch.launch_file import format_launch, read_launch
 from tilescope.machine.report.run import KernelRun
 from tilescope.machine.report.verdict import judge_run
+from tilescope.machine.run_arguments import Advice
 from tilescope.machine.stepping.run_state import RunState
 from tilescope.ptx.editing import Edit, edited
 from tilescope.questions.call import Call
@@ -187,8 +188,7 @@ class RunOptions(PictureOptions, total=False):
     """What a page tells `run_launch`."""
 
     max_seconds: float | None
-    remedies: bool
-    advice: bool
+    advice: Advice
 
 
 def _run_once(
@@ -266,7 +266,7 @@ def record_run(asked: Asked, progress: RecordProgress) -> None:
             limited,
             asked["read_array"],
             max_seconds=RECORDED_SECONDS,
-            remedies=False,
+            advice="none",
             progress=partial(progress, "running"),
             **read_picture_options(asked),
         )
@@ -304,7 +304,7 @@ def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:
     )
     options: dict[str, object] = {**read_picture_options(asked)}
     if asked.get("no_remedies"):
-        options["remedies"] = False
+        options["advice"] = "none"
     return Call(
         run_launch,
         (kernel, described),

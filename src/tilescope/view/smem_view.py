@@ -49,7 +49,7 @@ def draw_smem_picture(picture: SmemPicture) -> Drawing:
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel('''.version 8.0 .target sm_90 .address_size 64
     ...     .entry set() { .shared .b8 s[256]; .reg .b32 %r1; mov.u32 %r1, s; st.shared.u32 [%r1], 7; ret; }''')
-    >>> print(draw_smem_picture(kernel.run(1, 1, smem_block=(0, 0, 0)).smem)["smem"].rows[0].cells[0].text)
+    >>> print(draw_smem_picture(kernel.run(1, 1, smem=(0, 0, 0)).smem)["smem"].rows[0].cells[0].text)
     A
     """
     parts = smem_parts(picture)

@@ -52,8 +52,8 @@ IDLE_BARRIER = rule(
     fix="Remove them together, unless another launch takes another path: a barrier may be there for other data, or longer loops.",
     source="this run, repeated without them",
     severity="note",
-    passing=f"ts.Kernel({ptx_example('run-idle-barrier.pass.ptx')}).run(1, 64, advice=True).findings",
-    failing=f"ts.Kernel({ptx_example('run-idle-barrier.fail.ptx')}).run(1, 64, advice=True).findings",
+    passing=f"ts.Kernel({ptx_example('run-idle-barrier.pass.ptx')}).run(1, 64, advice='barriers').findings",
+    failing=f"ts.Kernel({ptx_example('run-idle-barrier.fail.ptx')}).run(1, 64, advice='barriers').findings",
 )
 NOT_TRIED = IDLE_BARRIER.worded(
     argument="advice",

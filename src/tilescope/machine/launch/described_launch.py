@@ -30,6 +30,7 @@ from tilescope.machine.launch.launch_template import choose_sample_arguments
 from tilescope.machine.launch.recorded_memory import MemoryOutcome, compare_recorded_memory, place_recorded_memory
 from tilescope.machine.memory import Memory
 from tilescope.machine.report.run import KernelRun
+from tilescope.machine.run_arguments import Advice, Smem
 from tilescope.ptx.source_name import parameter_name, source_name
 from tilescope.rule import ptx_example, rule
 from tilescope.sentence import shortened
@@ -93,16 +94,14 @@ def run_launch(
     launch: LaunchDescription,
     read: ReadArray = read_array,
     *,
-    smem_block: Sequence[int] | None = None,
-    smem_at: str | None = None,
+    smem: Smem | None = None,
     max_seconds: float | None = None,
     progress: Callable[[int], None] | None = None,
-    remedies: bool = True,
-    advice: bool = False,
+    advice: Advice = "fixes",
 ) -> LaunchOutcome:
     """Run a kernel as a launch describes it; `read` returns the array of a file that the launch names.
 
-    `smem_block`, `smem_at`, `max_seconds`, `progress`, `remedies` and `advice` are those of `Kernel.run`.
+    `smem`, `max_seconds`, `progress` and `advice` are those of `Kernel.run`.
 
     >>> from tilescope.machine.launch.launch_description import ArrayArgument
     >>> text = '''.version 8.0 .target sm_90 .address_size 64
@@ -136,10 +135,8 @@ def run_launch(
         max_steps=DEFAULT_MAX_STEPS if launch.max_steps is None else launch.max_steps,
         max_seconds=max_seconds,
         progress=progress,
-        remedies=remedies,
         advice=advice,
-        smem_block=smem_block,
-        smem_at=smem_at,
+        smem=smem,
     )
     if kernel.host is None:
         names = [parameter_name(kernel.entry, parameter.name) for parameter in kernel.parameters]

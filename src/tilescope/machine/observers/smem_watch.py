@@ -47,13 +47,13 @@ NOBODY = -1
 SMEM_MOMENT = rule(
     "smem-moment",
     "A picture of shared memory is taken at a line with instructions, before one of its executions.",
-    argument="smem_at",
+    argument="smem",
     found="{at}",
     limit="a PTX line such as 40, or a source line such as mm.py:12; 40:3 is the third time that line 40 runs",
     fix="Name a line that has an instruction.",
     source="the command line",
-    passing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 1, smem_at=8)",
-    failing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 1, smem_at='here')",
+    passing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 1, smem=((0, 0, 0), 8))",
+    failing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 1, smem=((0, 0, 0), 'here'))",
 )
 NO_INSTRUCTION = SMEM_MOMENT.worded(
     found="{at}, a line without an instruction",

@@ -81,7 +81,7 @@ def run_here(program: Program, *, findings: bool = False) -> Ran:
         max_steps=_MOST_STEPS,
         findings=findings,
         record=False,
-        remedies=False,
+        advice="none",
     )
     return Ran(run, before)
 

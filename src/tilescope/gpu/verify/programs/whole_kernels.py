@@ -236,7 +236,7 @@ def run_kernel_here(launch: Launch) -> str:
         smem_bytes=launch.smem_bytes,
         findings=False,
         record=False,
-        remedies=False,
+        advice="none",
     )
     return run.outcome
 
