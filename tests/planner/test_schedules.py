@@ -56,6 +56,13 @@ def test_what_is_asked_for_is_planned():
     assert gemm.share == 128
 
 
+@pytest.mark.parametrize("group", [0, 1, 4])
+def test_an_order_that_is_asked_for_changes_nothing_else(group):
+    left_open = ts.plan_gemm(1024, 1024, 4096, "bf16", tile=(128, 128, 64))
+    asked = ts.plan_gemm(1024, 1024, 4096, "bf16", tile=(128, 128, 64), group=group)
+    assert asked.schedule == replace(left_open.schedule, group=group)
+
+
 def test_a_prediction_is_the_sum_of_its_parts_and_names_what_binds():
     gemm = ts.plan_gemm(16, 4096, 4096, "bf16")
     prediction = gemm.ranked[0].prediction

@@ -39,7 +39,7 @@ def list_choices(product: Product, request: GemmRequest, is_readable: IsReadable
     asks = bool(request.requested_fields) or request.dependent
     tiles = list(_list_tiles(product, request, is_readable))
     for (tile, swapped), is_hopeful in zip(tiles, _are_hopeful(product, tiles), strict=True):
-        offered = list_schedules(product, tile, swapped=swapped)
+        offered = _list_schedules(product, request, tile, swapped=swapped)
         tried = offered if is_hopeful else islice(offered, 1)
         allowed = [schedule for schedule in tried if not asks or request.allows(schedule)]
         times = [
@@ -51,6 +51,15 @@ def list_choices(product: Product, request: GemmRequest, is_readable: IsReadable
         timed_choices.append((us, Choice(tile, chosen)))
     timed_choices.sort(key=lambda timed: round(timed[0], 1))
     return [choice for _, choice in timed_choices]
+
+
+def _list_schedules(product: Product, request: GemmRequest, tile: Tile, *, swapped: bool) -> Iterator[Schedule]:
+    """The schedules of a tile, in the requested order of tiles, if there is one: whole clusters are taken together."""
+    for schedule in list_schedules(product, tile, swapped=swapped):
+        if request.group is None:
+            yield schedule
+        elif request.group % schedule.multicast[0] == 0:
+            yield replace(schedule, group=request.group)
 
 
 def _fastest(times: list[tuple[float, Schedule]]) -> tuple[float, Schedule]:

@@ -22,7 +22,7 @@ class GemmPlan(PlannedGemm):
     >>> best.tile, best.stages, best.a.swizzle.name
     ((128, 256, 64), 4, '128B')
     >>> best.ranked[1].tile, best.ranked[1].why
-    ((256, 128, 64), 'equal in every term; fewer rows come first')
+    ((128, 256, 64), '4 instructions a K step, not 2')
     """
 
     _derived: ClassVar[tuple[str, ...]] = (
