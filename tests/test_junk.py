@@ -288,6 +288,7 @@ def test_the_arguments_before_they_are_replaced_are_taken(call):
     assert outcome(call, CALLS[call]) is None
 
 
+@pytest.mark.filterwarnings("ignore:.* will be removed:DeprecationWarning")  # True is a former value of advice
 @pytest.mark.parametrize(
     ("call", "name"), dict.fromkeys(ARGUMENTS), ids=lambda given: getattr(given, "__qualname__", given)
 )
