@@ -187,6 +187,12 @@ def test_c_replaces_operands_in_the_l2():
     assert count_operand_bytes(written, (128, 128, 64), 4) > 5 * count_operand_bytes(written, (128, 128, 64), 0)
 
 
+@pytest.mark.parametrize("shape", [(2**31, 2**31, 64), (2**25, 2**25, 128), (100000, 2**31, 64)])
+def test_products_of_millions_of_tiles_have_an_order(shape):
+    gemm = ts.plan_gemm(*shape, "bf16")
+    assert 0 <= gemm.schedule.group <= 16 * gemm.schedule.multicast[0]
+
+
 def test_clusters_that_share_operands_are_planned_only_where_they_are_faster():
     assert ts.plan_gemm(4096, 4096, 4096, "bf16").schedule.multicast == (
         1,

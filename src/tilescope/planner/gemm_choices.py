@@ -49,7 +49,7 @@ def list_choices(product: Product, request: GemmRequest, is_readable: IsReadable
         us, fastest = _fastest(times)
         chosen = replace(request.plain, **{name: getattr(fastest, name) for name in DECIDED_BY_TIME})
         timed_choices.append((us, Choice(tile, chosen)))
-    timed_choices.sort(key=lambda timed: round(timed[0], 1))
+    timed_choices.sort(key=lambda timed: round(timed[0], 1))  # of times that differ less, the tile as it is comes first
     return [choice for _, choice in timed_choices]
 
 

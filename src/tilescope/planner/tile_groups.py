@@ -39,9 +39,7 @@ _SETS = 8  # of blocks that share what they fetch: as many as an H200 has GPCs
 _GROUPS = (4, 8, 2, 16, 1)  # tiles along m, or clusters, that are taken together, beside all
 _NEAR = 1.02  # times the fewest bytes: the first of the groups above is taken
 _COUNTED_ROUNDS = 2  # of the card: later rounds fetch as much
-_L2_SHARE_HELD = (
-    0.4  # of the L2: what takes up to this much is still there when it is needed again; of twice that, nothing
-)
+_L2_SHARE_HELD = 0.4  # of the L2: up to this much is still there when it is needed again; of twice that, nothing
 _C_WEIGHT = 2.0  # of bytes of C in what the L2 holds, by those of operands: fitted
 _FETCHED_WEIGHT = 0.25  # of the time of the L2, by that of memory: fitted
 
@@ -163,7 +161,7 @@ def _count_fetches(grid: tuple[int, int], groups: tuple[int, ...], blocks: int, 
     number, in_round = np.divmod(place, np.int32(at_once))
     block_set = in_round * _SETS // at_once if blocks == 1 else in_round % _SETS
     block_set += number * _SETS
-    group = np.array(groups, np.int32)[:, None]
+    group = np.array(groups, np.int64)[:, None]  # millions of tiles along m, times those along n
     first_m = place // (group * tiles_n) * group
     along_n, along_m = np.divmod(place - first_m * tiles_n, np.minimum(group, tiles_m - first_m))
     sets = len(groups) * (int(block_set[-1]) // _SETS + 1) * _SETS
