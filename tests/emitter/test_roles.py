@@ -75,8 +75,6 @@ def first_loop(role):
 @pytest.mark.parametrize("name", [*TILES, *(f"gemm {name}" for name in WITH_EPILOGUE)])
 def test_counts_bytes_parities_and_order_are_the_pipelines(name):
     plan = GEMMS[name[5:]] if name.startswith("gemm ") else PLANS[name]
-    if name not in TILES and plan.schedule.ping_pong:
-        pytest.skip("warpgroups that take turns: test_gemm_turns.py")
     pipeline, source = pipeline_of(plan), ts.emit(plan, "cuda")
     setup, producer, consumer = kernel_parts(source)
     counts = dict(re.findall(r"mbarrier_init\((\w+) \+ 8 \* stage, (\d+)\)", setup))

@@ -11,6 +11,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture
+def numba(require):
+    """For tests of compiled code: skipped without numba, and failed where it is required, as in CI."""
+    require("numba")
+
+
+@pytest.fixture
 def launches(monkeypatch):
     """The launches that a test ran, with the records of their copies and barriers."""
     seen = []

@@ -18,7 +18,7 @@ from tilescope.machine.program import DTYPE_OF_BITS
 from tilescope.machine.step import Arithmetic, WordOperation, WordSource
 from tilescope.ptx.syntax import BITS_OF_TYPE
 
-pytest.importorskip("llvmlite")
+pytestmark = pytest.mark.usefixtures("numba")
 
 LANES = 2048  # recorded operands, then random words, then special words
 TRIED_AT_ONCE = 64  # instructions of one function

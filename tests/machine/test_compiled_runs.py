@@ -11,7 +11,7 @@ from tilescope.machine.compiled.native_code import compile_function
 from tilescope.machine.compiled.run_code import RunCode
 from tilescope.machine.step import Arithmetic, StepRun, Stretches, WordOperation, WordSource
 
-pytest.importorskip("llvmlite")
+pytestmark = pytest.mark.usefixtures("numba")
 
 
 @pytest.fixture

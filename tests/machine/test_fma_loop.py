@@ -9,7 +9,7 @@ import pytest
 
 from tilescope.machine.arithmetic import floating, operation
 
-pytest.importorskip("numba")
+pytestmark = pytest.mark.usefixtures("numba")
 
 SPECIAL = np.array(
     [0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x3F800001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001], np.uint32
