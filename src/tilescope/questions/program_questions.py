@@ -29,7 +29,7 @@ _ONE_KERNEL = {  # inputs that belong to a run of one kernel, by their options
     "by": "--by",
     "all_lines": "--all-lines",
     "no_remedies": "--no-remedies",
-    "idle_barriers": "--advice",
+    "advice": "--advice",
     "prove": "--prove",
     "draw": "--draw",
     "smem_block": "--draw-block",

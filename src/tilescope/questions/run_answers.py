@@ -193,7 +193,7 @@ def _is_as_hoped(asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: Run
 
 def _read_advice(asked: Asked) -> Advice:
     """What further runs look for."""
-    return ADVICE[not asked.get("no_remedies"), bool(asked.get("idle_barriers"))]
+    return ADVICE[not asked.get("no_remedies"), bool(asked.get("advice"))]
 
 
 class PictureOptions(TypedDict, total=False):

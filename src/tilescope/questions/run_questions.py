@@ -147,7 +147,7 @@ RUN = Question(
         ),
         Input("no_remedies", "--no-remedies", "Do not run it again to try fixes of an error", read=flag),
         Input(
-            "idle_barriers",
+            "advice",
             "--advice",
             "Run it again without some of its barriers, and name those that ordered nothing",
             read=flag,
