@@ -265,8 +265,8 @@ def defaults(*functions: Function) -> Mapping[str, object]:
 
 
 def default_of(row: Input, functions: Iterable[Function]) -> str:
-    """The default of an input of these functions, in words; empty where there is none."""
-    if row.unsaid:
+    """The default of an input of these functions, in words; empty where there is none, as of a tick."""
+    if row.unsaid or row.read is flag:
         return row.unsaid
     taken = defaults(*functions).get(row.library_name)
     if taken is None or taken is False or taken == ():
