@@ -57,6 +57,15 @@ def pack_stamps(base: int, columns: Columns | int, epochs: Epochs | int) -> Stam
     return np.asarray(high | (np.asarray(columns, np.int64) | base))
 
 
+def pack_stamp(base: int, column: int, epoch: int) -> int:
+    """One stamp.
+
+    >>> unpack_stamp(pack_stamp(stamp_base(7), 3, 12))
+    Stamp(column=3, epoch=12, pc=7, is_strong=False)
+    """
+    return stamp_of_epoch(epoch) | column | base
+
+
 def stamp_of_epoch(epoch: int) -> int:
     """The part of a stamp with the time.
 

@@ -143,6 +143,7 @@ class LaneClocks:
         self._thread_columns: Columns = np.arange(lane_count)
         self.thread_stamps: Stamps = pack_stamps(0, self._thread_columns, self._time)  # of the current epoch of each
         self._settled: list[int | None] = [None] * _FIRST_ROWS  # by row; None: to be found
+        self._row_found: tuple[LaneNumbers, int | None] | None = None  # the last answer of _row_of; None: lanes have moved since
         # By group size (a warp, a warpgroup): lanes that have acquired something since their group last converged.
         self._unshared: dict[int, npt.NDArray[np.bool_]] = {}
 
@@ -168,7 +169,7 @@ class LaneClocks:
             self.thread_stamps = self._thread_columns | stamp_of_epoch(self._time)
             return
         self._own[HAPPENS_BEFORE, lanes] = self._time
-        self.thread_stamps[lanes] = pack_stamps(0, lanes, self._time)
+        self.thread_stamps[lanes] = lanes | stamp_of_epoch(self._time)
 
     def new_column(self) -> int:
         """A column for one more barrier."""
@@ -193,10 +194,13 @@ class LaneClocks:
 
     def _row_of(self, lanes: LaneNumbers) -> int | None:
         """The row that some lanes share; None if they have several."""
+        found = self._row_found
+        if found is not None and found[0] is lanes:
+            return found[1]
         row = int(self.row_of_lane[lanes[0]])
-        if self._lanes_of_row[row] == self.lane_count or (self.row_of_lane[lanes] == row).all():
-            return row
-        return None
+        is_shared = self._lanes_of_row[row] == self.lane_count or bool((self.row_of_lane[lanes] == row).all())
+        self._row_found = (lanes, row if is_shared else None)
+        return self._row_found[1]
 
     def _rows_of(self, lanes: LaneNumbers) -> list[int]:
         """The rows of some lanes, each once."""
@@ -209,13 +213,15 @@ class LaneClocks:
         row = self._row_of(lanes)
         if row is not None and self._lanes_of_row[row] == len(lanes):
             return [row]
-        rows, counts = np.unique(self.row_of_lane[lanes], return_counts=True)
+        row_of_each = self.row_of_lane[lanes]
         alone = []
-        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+        for row, count in enumerate(np.bincount(row_of_each).tolist()):
+            if not count:
+                continue
             if count == self._lanes_of_row[row]:
                 alone.append(row)
                 continue
-            leaving = lanes[self.row_of_lane[lanes] == row]
+            leaving = lanes if count == len(lanes) else lanes[row_of_each == row]
             new = self._free_row()
             self._rows[new] = self._rows[row]
             self.others[new] = dict(self.others[row])
@@ -234,6 +240,7 @@ class LaneClocks:
 
     def _settle(self, lanes: LaneNumbers, row: int) -> None:
         self.row_of_lane[slice(None) if len(lanes) == self.lane_count else lanes] = row
+        self._row_found = None
         self._lanes_of_row[row] = len(lanes)
 
     def _free_row(self) -> int:
@@ -370,11 +377,14 @@ class LaneClocks:
 
     def converge(self, lanes: LaneNumbers, group_lanes: int) -> None:
         """Lanes of a group converge: each lane's completed accesses count as completed for all of them."""
-        executed = self._rows[self._rows_of(lanes), EXECUTED].max(axis=0)
+        row = self._row_of(lanes)
+        if row is None:
+            executed = self._rows[self._rows_of(lanes), EXECUTED].max(axis=0)
+        else:
+            executed = self._rows[row, EXECUTED].copy()
         executed[lanes] = np.maximum(executed[lanes], self.own[lanes])
         alone = self._rows_alone(lanes)
-        for row in alone:
-            self._rows[row, EXECUTED] = executed
+        self._rows[alone, EXECUTED] = executed
         if len(alone) > 1 and self._are_equal(alone):
             for row in alone[1:]:
                 self._lanes_of_row[row] = 0

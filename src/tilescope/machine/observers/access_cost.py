@@ -206,18 +206,19 @@ class AccessCounter:
         starts = np.flatnonzero(np.diff(pcs_in_order, prepend=-1))
         costs = np.add.reduceat((counts.cost * times_of_row)[in_order], starts)
         leasts = np.add.reduceat((counts.least * times_of_row)[in_order], starts)
-        for start, cost, least in zip(starts.tolist(), costs.tolist(), leasts.tolist(), strict=True):
-            tally = self.tallies.setdefault(int(pcs_in_order[start]), Tally())
+        tallies = [self.tallies.setdefault(pc, Tally()) for pc in pcs_in_order[starts].tolist()]
+        for tally, cost, least in zip(tallies, costs.tolist(), leasts.tolist(), strict=True):
             tally.cost += cost
             tally.least += least
-            row = int(in_order[start])
-            execution = executions[int(rows.execution[row])]
-            x, y, z = places[row].tolist()
-            first = _FirstLane((x, y, z), int(lanes[row]))
-            excess_of_row = int(excess[row])
-            place = (z, y, x, first.lane // WARP_LANES, int(rows.addresses[row, 0]))
-            if tally.is_worse(excess_of_row, place):
-                tally.keep(excess_of_row, place, _instance(execution, first, rows, counts, row))
+        worst = in_order[starts]
+        columns = (worst, lanes[worst], excess[worst], rows.addresses[worst, 0], rows.execution[worst])
+        for tally, (x, y, z), row, lane, row_excess, address, number in zip(
+            tallies, places[worst].tolist(), *(column.tolist() for column in columns), strict=True
+        ):
+            place = (z, y, x, lane // WARP_LANES, address)
+            if tally.is_worse(row_excess, place):
+                first = _FirstLane((x, y, z), lane)
+                tally.keep(row_excess, place, _instance(executions[number], first, rows, counts, row))
 
     def add_counts(self, other: AccessCounter) -> None:
         """Add what another counter has counted of other clusters of the launch."""

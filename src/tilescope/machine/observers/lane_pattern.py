@@ -13,6 +13,7 @@ swizzle, but by crooked ones: 128 + 16, 256 - 32. Straight is a power of two, an
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ PLAIN = 1  # the bit of mode none in a set of modes
 BIT_OF_MODE = {mode.name: 1 << number for number, mode in enumerate(MODES)}
 PATTERN_BYTES = max(mode.repeat_bytes for mode in MODES)  # addresses this far apart have the same swizzle
 _LEAST_LANES = 8  # the rows of a matrix of ldmatrix
+_PATTERNS_KEPT = 4096
 
 
 class LanePattern(NamedTuple):
@@ -65,17 +67,43 @@ def lane_pattern(offsets: Offsets) -> LanePattern:
     >>> modes_in(lane_pattern(SWIZZLE["128B"].apply(plain)[None]).straight)  # 4 rows: bit 9, the third of 128B, is the same
     ('64B', '128B')
     """
+    lanes = offsets.shape[1]
+    logical: Offsets = np.stack([mode.apply(offsets) for mode in MODES])
+    first = logical[:, :, :1]
+    distances = logical[:, :, 1 << np.arange(lanes.bit_length() - 1)] - first  # how far each bit of a lane's number moves it
+    is_additive = (first + distances @ _bits_of_lanes(lanes) == logical).all(axis=(1, 2))
+    is_straight = _is_power_of_two(distances)
+    is_mode_straight = is_straight.all(axis=(1, 2))
     straight = additive = 0
-    for mode in MODES:
-        logical: Offsets = np.asarray(mode.apply(offsets), np.int64)
-        distances = _distances(logical)
-        if distances is None:
+    for number, mode in enumerate(MODES):
+        if not is_additive[number]:
             continue
         additive |= BIT_OF_MODE[mode.name]
-        is_straight = _is_power_of_two(distances)
-        if is_straight.all() or (mode.bits == 0 and _are_pitches(distances, is_straight)):
+        if is_mode_straight[number] or (mode.bits == 0 and _are_pitches(distances[number], is_straight[number])):
             straight |= BIT_OF_MODE[mode.name]
-    return LanePattern(straight, additive, offsets.shape[1])
+    return LanePattern(straight, additive, lanes)
+
+
+@cache
+def _bits_of_lanes(lanes: int) -> Offsets:
+    """(bits, lanes): the bits of the lanes' numbers."""
+    bits = np.arange(lanes.bit_length() - 1)
+    return np.asarray(np.arange(lanes) >> bits[:, None] & 1)
+
+
+@lru_cache(_PATTERNS_KEPT)
+def pattern_of_groups(offsets: bytes, groups: tuple[int, ...]) -> LanePattern:
+    """The pattern of the first group size under which lanes go straight; `offsets` are bytes of int64, which may be negative.
+
+    Launches repeat their patterns.
+    """
+    numbers = np.frombuffer(offsets, np.int64)
+    numbers = numbers - (int(numbers.min()) & -PATTERN_BYTES)
+    for group in groups:
+        pattern = lane_pattern(numbers.reshape(-1, group))
+        if pattern.straight:
+            return pattern
+    return pattern
 
 
 def lane_groups(lanes: npt.NDArray[np.intp], block_lanes: int) -> tuple[int, ...]:
@@ -109,17 +137,6 @@ def lane_groups(lanes: npt.NDArray[np.intp], block_lanes: int) -> tuple[int, ...
 
 def _is_whole(number: int) -> bool:
     return number & (number - 1) == 0
-
-
-def _distances(logical: Offsets) -> Offsets | None:
-    """(groups, bits): how far each bit of a lane's number moves it; None if that depends on the other bits."""
-    bits = logical.shape[1].bit_length() - 1
-    distances: Offsets = logical[:, 1 << np.arange(bits)] - logical[:, :1]
-    for bit in range(bits):  # the lanes with this bit, and none above it, follow those below them
-        half = 1 << bit
-        if not np.array_equal(logical[:, half : 2 * half], logical[:, :half] + distances[:, bit : bit + 1]):
-            return None
-    return distances
 
 
 def _is_power_of_two(distances: Offsets) -> npt.NDArray[np.bool_]:

@@ -32,6 +32,7 @@ from tilescope.machine.observers.lane_pattern import (
     LanePattern,
     lane_groups,
     lane_pattern,
+    pattern_of_groups,
 )
 from tilescope.machine.observers.operand_reads import OperandReads, TileCopy, forget_tiles
 from tilescope.machine.observers.shared_marks import WORD_BYTES, Marks, SharedMarks
@@ -309,7 +310,7 @@ class ThreadTiles:
         if not groups:
             return NO_PATTERN
         offsets = places % marks.shape.shared_stride if marks.shape.blocks > 1 else places
-        offsets = offsets - (int(offsets.min()) & -PATTERN_BYTES)
+        offsets = offsets - (int(offsets[0]) & -PATTERN_BYTES)
         key = (offsets.tobytes(), groups)
         cached = self._patterns.get(key)
         if cached is not None:
@@ -317,12 +318,7 @@ class ThreadTiles:
         self._patterns_seen[marks.pc] += 1
         if self._patterns_seen[marks.pc] > _PATTERNS_OF_AN_INSTRUCTION:
             return NO_PATTERN
-        pattern = NO_PATTERN
-        for group in groups:
-            pattern = lane_pattern(offsets.reshape(-1, group))
-            if pattern.straight:
-                break
-        self._patterns[key] = pattern
+        pattern = self._patterns[key] = pattern_of_groups(*key)
         return pattern
 
     def _stores_of(self, marks: tuple[int, ...]) -> tuple[Access, ...]:

@@ -102,7 +102,7 @@ class _SharedSite:
     size_bytes: int
     at: LaneCells
     cells: CellNumbers
-    slots: CellNumbers  # for reads
+    slots: CellNumbers | None = None  # for reads; None: there was none
     is_new: bool = True  # whether it was accessed once
     are_written: bool = False  # whether somebody has written all cells, once and for all
 
@@ -189,6 +189,8 @@ class Accesses:
         if how != "read":
             context.shared.write(site.cells, stamps if at.each == 1 else stamps.repeat(at.each))
         else:
+            if site.slots is None:
+                site.slots = request.lanes // WARP_LANES * 2
             context.shared.read_by_threads(ThreadReads(at, site.slots, stamps, context.clocks.newest_stamp))
 
     def _site_of(self, request: Request) -> _SharedSite:
@@ -199,8 +201,7 @@ class Accesses:
         if site is None or site.places is not places or site.lanes is not lanes or site.size_bytes != size_bytes:
             width = self._context.cell_bytes
             at = LaneCells(places // width, ceil_div(size_bytes, width))
-            slots = lanes // WARP_LANES * 2
-            site = self._sites[pc] = _SharedSite(lanes, places, size_bytes, at, at.cells, slots)
+            site = self._sites[pc] = _SharedSite(lanes, places, size_bytes, at, at.cells)
         elif site.is_new:
             site.is_new = False
             site.at = site.at._replace(are_distinct=_are_distinct(site.cells))

@@ -22,7 +22,7 @@ from tilescope.sync.epoch import (
     columns_of,
     epochs_of,
     first_of_each,
-    pack_stamps,
+    pack_stamp,
     pcs_of,
     stamp_base,
     unpack_stamp,
@@ -56,7 +56,7 @@ class PendingCopy(NamedTuple):
     @property
     def read_stamp(self) -> int:
         """The stamp of what it reads, which completes with the mbarrier's phase."""
-        return int(pack_stamps(self.base, self.barrier.column, self.barrier.phases + 1))
+        return pack_stamp(self.base, self.barrier.column, self.barrier.phases + 1)
 
 
 class _RemoteRead(NamedTuple):
@@ -148,7 +148,7 @@ class BulkCopies:
 
     def _under_way(self, cells: Cells, barrier: MbarrierHistory, *, is_strong: bool, is_own_load: bool) -> PendingCopy:
         base = stamp_base(self._context.pc, is_strong=is_strong, is_asynchronous=True)
-        stamp = int(pack_stamps(base, barrier.column, PENDING))
+        stamp = pack_stamp(base, barrier.column, PENDING)
         self._context.shared.write(cells, stamp)
         barrier.issue_copy(self._context.pc, is_own_load=is_own_load)
         return PendingCopy(cells, stamp, barrier, base, barrier.phases, is_own_load)
@@ -167,7 +167,7 @@ class BulkCopies:
     def _land(self, pending: PendingCopy, size_bytes: int) -> None:
         barrier = pending.barrier
         epoch = barrier.phases + 1
-        after = int(pack_stamps(pending.base, barrier.column, epoch))
+        after = pack_stamp(pending.base, barrier.column, epoch)
         self._context.shared.restamp(pending.cells, pending.stamp, after)
         barrier.complete_copy(self._context.pc, size_bytes, is_own_load=pending.is_own_load)
         if pending.phase < barrier.phases:
@@ -193,7 +193,7 @@ class BulkCopies:
         context = self._context
         self._read_shared(lane, cells)
         column = BULK_READ * context.clocks.lane_count + lane
-        stamp = int(pack_stamps(stamp_base(context.pc, is_asynchronous=True), column, group + 1))
+        stamp = pack_stamp(stamp_base(context.pc, is_asynchronous=True), column, group + 1)
         context.shared.read_by_unit(cells, context.bulk_unit, stamp)
         self._stores[lane] = (group + 1, context.pc)
 
@@ -203,7 +203,7 @@ class BulkCopies:
         self._read_shared(lane, cells)
         barrier = self._mbarriers.history_at(barrier_address)
         epoch = barrier.phases + 1
-        stamp = int(pack_stamps(stamp_base(context.pc, is_asynchronous=True), barrier.column, epoch))
+        stamp = pack_stamp(stamp_base(context.pc, is_asynchronous=True), barrier.column, epoch)
         context.shared.read_by_unit(cells, context.bulk_unit, stamp)
         rank = int(context.cluster.block_of_lane[lane])
         if barrier_address >> SHARED_RANK_SHIFT != rank:
@@ -273,7 +273,7 @@ class BulkCopies:
             if table.noncoherent is not None:
                 writer = Writer(now.how, np.array([lane]), len(piece.cells))
                 judge_noncoherent_store(context, piece.stretch, piece.cells, unit, writer)
-            table.write(piece.cells, int(pack_stamps(base, column, group + 1)), context.number)
+            table.write(piece.cells, pack_stamp(base, column, group + 1), context.number)
 
     def _note_store(self, event: CopyIssued, cells: Cells) -> None:
         """Remember a store; another lane may issue it again, as all lanes of a warp do in CUTLASS's epilogues."""

@@ -149,6 +149,7 @@ class DetectorContext:
         self.number = launch.clusters
         self.warpgroup_of_lane: LaneNumbers = cluster.grouping(WARPGROUP_LANES).of_lane
         self.warpgroups = int(self.warpgroup_of_lane[-1]) + 1
+        self._warpgroups_found: tuple[LaneNumbers, Sequence[int]] | None = None  # the last answer of warpgroups_of
         has_scopes = cluster.blocks > 1 and launch.program.has_remote_arrivals
         self.clocks = LaneClocks(self.number, cluster.lane_count, self.warpgroups, has_scopes=has_scopes)
         self.narrow_releases: dict[tuple[int, int], NarrowRelease] = {}  # by the pcs of arrival and wait
@@ -168,11 +169,15 @@ class DetectorContext:
 
     def warpgroups_of(self, lanes: LaneNumbers) -> Sequence[int]:
         """The warpgroups of lanes, which are in ascending order."""
+        found = self._warpgroups_found
+        if found is not None and found[0] is lanes:
+            return found[1]
         first = int(self.warpgroup_of_lane[lanes[0]])
         last = int(self.warpgroup_of_lane[lanes[-1]])
-        if last - first <= 1:
-            return range(first, last + 1)
-        warpgroups: list[int] = np.unique(self.warpgroup_of_lane[lanes]).tolist()
+        warpgroups: Sequence[int] = range(first, last + 1)
+        if last - first > 1:
+            warpgroups = np.unique(self.warpgroup_of_lane[lanes]).tolist()
+        self._warpgroups_found = (lanes, warpgroups)
         return warpgroups
 
     @property

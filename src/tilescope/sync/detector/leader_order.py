@@ -100,8 +100,16 @@ class LeaderOrder(LockstepOrder):
                 raise OrderMattersError("two lanes store to one cell")
             lanes, places = self._leader_part(event)
             values = event.values[: len(lanes)]
-            leader_store = replace(event, lanes=lanes, places=places, addresses=event.addresses[: len(lanes)])
-            self._leader.emit(replace(leader_store, held=_others(values), values=values, stored=None))
+            leader_store = replace(
+                event,
+                lanes=lanes,
+                places=places,
+                addresses=event.addresses[: len(lanes)],
+                held=_others(values),
+                values=values,
+                stored=None,
+            )
+            self._leader.emit(leader_store)
 
     def _lanes_of_first(self, event: Load | Store) -> Flags | None:
         """The lanes of an access to global memory that belong to the first block of the grid; None: none, or not requested."""
@@ -138,7 +146,7 @@ class LeaderOrder(LockstepOrder):
         if len(numbers) % self._blocks:
             raise OrderMattersError("blocks do different things")
         rows = numbers.reshape(self._blocks, -1)
-        if not (rows == rows[0] + np.arange(self._blocks)[:, None] * stride).all():
+        if (rows[1:] - rows[:-1] != stride).any():
             raise OrderMattersError("blocks do different things")
         return np.asarray(rows[0])
 

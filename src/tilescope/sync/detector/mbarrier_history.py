@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.sync.access_semantics import MbarrierSemantics
 from tilescope.sync.cluster_shape import LaneNumbers
@@ -16,6 +18,7 @@ from tilescope.sync.lane_clocks import EXECUTED, SCOPED, LaneClocks, Vector, Vec
 from tilescope.sync.memory_scope import CTA
 
 BARRIER_BYTES = 8
+_MOST_LATE_USES = 64
 
 
 class Moments(NamedTuple):
@@ -37,6 +40,14 @@ class Moments(NamedTuple):
         """Those that, by a clock, have not completed."""
         is_open = clock.vectors[EXECUTED, self.columns] < self.epochs
         return Moments(self.columns[is_open], self.epochs[is_open])
+
+
+class Use(NamedTuple):
+    """Lanes use an mbarrier by one instruction: the epoch of each."""
+
+    lanes: LaneNumbers
+    epochs: Vector
+    pc: int
 
 
 class RemoteArrival(NamedTuple):
@@ -83,13 +94,14 @@ class MbarrierHistory:
     arrived_epochs: list[Vector] = field(default_factory=list)
     ended_by: Moments | None = None  # the arrivals of the last phase, if no copy completed it
     ended_before_by: Moments | None = None  # those of the phase before
-    failed_lanes: set[int] = field(default_factory=set)  # whose test of the last completed phase failed once
+    has_failed: npt.NDArray[np.bool_] | None = None  # by lane: whether a test of the last completed phase failed once
     # Copies by whether a thread of this block loads from global memory; by pc those that will complete here.
     last_copy: dict[bool, tuple[int, int]] = field(default_factory=dict)  # (epoch, pc) of the last that completed
     pending_copies: dict[bool, Counter[int]] = field(default_factory=lambda: {True: Counter(), False: Counter()})
     late_arrivals: dict[int, Moments] = field(default_factory=dict)  # by pc: of cp.async.mbarrier.arrive
     last_commit: Commit | None = None
-    users: dict[int, tuple[int, int]] = field(default_factory=dict)  # by lane: (epoch, pc) of its last use
+    _users: dict[int, tuple[int, int]] = field(default_factory=dict)  # by lane: (epoch, pc) of its last use
+    _late_uses: list[Use] = field(default_factory=list)  # that are not in `_users` yet
     expected_bytes: int = 0  # in this phase
     came_bytes: int = 0
     waits: dict[int, Moments] = field(
@@ -99,6 +111,25 @@ class MbarrierHistory:
     last_bytes: PhaseBytes | None = None  # of the phase before
     spilled: PhaseBytes | None = None  # of the first phase that completed while one of its copies was pending
     spilled_phase: int | None = None  # its number
+
+    @property
+    def users(self) -> dict[int, tuple[int, int]]:
+        """By lane: (epoch, pc) of its last use."""
+        for use in self._late_uses:
+            moments = zip(use.epochs.tolist(), repeat(use.pc), strict=False)
+            self._users.update(zip(use.lanes.tolist(), moments, strict=False))
+        self._late_uses.clear()
+        return self._users
+
+    def note_use(self, use: Use) -> None:
+        """Lanes use it; a thread's earlier uses happen before."""
+        late = self._late_uses
+        if late and late[-1].lanes is use.lanes:
+            late[-1] = use
+            return
+        late.append(use)
+        if len(late) > _MOST_LATE_USES:
+            _ = self.users
 
     def note_arrival(self, columns: LaneNumbers, epochs: Vector) -> None:
         """Remember who arrived in this phase, and when."""
@@ -146,7 +177,7 @@ class MbarrierHistory:
             self.ended_by = Moments(np.concatenate(self.arrived_columns), np.concatenate(self.arrived_epochs))
         self.arrived_columns.clear()
         self.arrived_epochs.clear()
-        self.failed_lanes.clear()
+        self.has_failed = None
         self.waits.clear()
         self.last_bytes = PhaseBytes(self.expected_bytes, self.came_bytes, frozenset(self.byte_pcs))
         self.expected_bytes = 0

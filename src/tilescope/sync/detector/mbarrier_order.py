@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import repeat
-
 import numpy as np
 import numpy.typing as npt
 
@@ -14,7 +12,7 @@ from tilescope.sync.detector.accesses import Accesses
 from tilescope.sync.detector.context import DetectorContext, MbarrierUse, NarrowRelease
 from tilescope.sync.detector.fences import Fences
 from tilescope.sync.detector.mbarrier_bytes import MbarrierBytes
-from tilescope.sync.detector.mbarrier_history import MbarrierHistory, Moments, RemoteArrival
+from tilescope.sync.detector.mbarrier_history import MbarrierHistory, Moments, RemoteArrival, Use
 from tilescope.sync.detector.race import How, Side
 from tilescope.sync.events import (
     Flags,
@@ -107,14 +105,16 @@ class Mbarriers:
         pc = context.pc
         is_live = self.bytes.require_live(address, barrier, Side(pc, how, int(lanes[0])))
         if how == "arrival":  # a copy completes with the phase
-            epochs = context.clocks.own[lanes].tolist()
-            users = zip(epochs, repeat(pc, len(epochs)), strict=True)
-            barrier.users.update(zip(lanes.tolist(), users, strict=True))
+            barrier.note_use(Use(lanes, context.clocks.own[lanes], pc))
         rank = address >> SHARED_RANK_SHIFT
         if rank in context.ended_blocks:
             side = Side(pc, how, int(lanes[0]))
             context.report("block end", None, side, "shared", context.cluster.place(address), rank=rank)
         if not is_live or barrier.init is None or barrier.init.lane is None:
+            return barrier
+        if context.cluster.blocks == 1 and context.clocks.is_ordered_for_all(
+            lanes, barrier.init.lane, barrier.init_epoch
+        ):
             return barrier
         columns = np.full(len(lanes), barrier.init.lane)
         is_ordered = context.clocks.is_ordered(lanes, columns, np.full(len(lanes), barrier.init_epoch))
@@ -198,7 +198,7 @@ class Mbarriers:
             self._wait(event.address, event.lanes[passes], event.semantics)
         return passes
 
-    def _find_passing(self, address: int, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
+    def _find_passing(self, address: int, lanes: LaneNumbers) -> Flags:
         """For lanes whose phase has completed: which tests pass.
 
         A poll may fail. It fails the first time unless the end of the phase happened before it in the order, so that a
@@ -206,13 +206,16 @@ class Mbarriers:
         """
         clocks = self._context.clocks
         barrier = self.history_at(address)
-        passes = clocks.time_known_to(lanes, barrier.column) >= barrier.phases
-        if not passes.all():
-            passes |= np.isin(lanes, list(barrier.failed_lanes))
-        if not passes.all():
-            passes |= self._knows_arrivals(lanes, barrier.ended_by)
-        barrier.failed_lanes.update(lanes[~passes].tolist())
-        return np.asarray(passes)
+        passes: Flags = clocks.time_known_to(lanes, barrier.column) >= barrier.phases
+        if barrier.has_failed is not None:
+            passes |= barrier.has_failed[lanes]
+        if passes.all():
+            return passes
+        passes |= self._knows_arrivals(lanes, barrier.ended_by)
+        if barrier.has_failed is None:
+            barrier.has_failed = np.zeros(clocks.lane_count, np.bool_)
+        barrier.has_failed[lanes[~passes]] = True
+        return passes
 
     def _require_phase_before(self, address: int, lanes: LaneNumbers) -> None:
         """Report waits that may have passed two phases early: parities of phases n and n + 2 are equal."""

@@ -28,7 +28,7 @@ from tilescope.sync.detector.context import DetectorContext, PublishedColumns
 from tilescope.sync.detector.mbarrier_history import Commit, MbarrierHistory
 from tilescope.sync.detector.mbarrier_order import Mbarriers
 from tilescope.sync.detector.race import Side
-from tilescope.sync.epoch import PENDING, Stamp, Stamps, pack_stamps, stamp_base, unpack_stamp
+from tilescope.sync.epoch import PENDING, Stamp, Stamps, pack_stamp, stamp_base, unpack_stamp
 from tilescope.sync.events import (
     LoadedRegisterAccess,
     TmemAlloc,
@@ -161,7 +161,7 @@ class TmemOrder:
         """The stamp of the next access of an actor."""
         actor.epoch += 1
         actor.last_pc = self._context.pc
-        return int(pack_stamps(stamp_base(actor.last_pc, is_asynchronous=True), actor.column, actor.epoch))
+        return pack_stamp(stamp_base(actor.last_pc, is_asynchronous=True), actor.column, actor.epoch)
 
     def move(self, event: TmemMove) -> None:
         """tcgen05.ld or st of a warp."""
@@ -386,7 +386,7 @@ class TmemOrder:
         context.note_unfenced_copies(cells, unit.vectors[ASYNC_SHARED], now)
         actor = self._actor("core", lane)
         actor.ranks.add(rank)
-        stamp = int(pack_stamps(stamp_base(context.pc, is_asynchronous=True), actor.column, actor.epoch + 1))
+        stamp = pack_stamp(stamp_base(context.pc, is_asynchronous=True), actor.column, actor.epoch + 1)
         context.shared.read_by_unit(cells, context.tensor_unit, stamp)
 
     def commit(self, event: TmemCommit) -> None:

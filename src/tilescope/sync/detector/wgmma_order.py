@@ -10,7 +10,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.race import Side
-from tilescope.sync.epoch import pack_stamps, stamp_base
+from tilescope.sync.epoch import pack_stamp, stamp_base
 from tilescope.sync.events import GroupWait, RegisterAccess, WgmmaFence, WgmmaIssued
 from tilescope.sync.lane_clocks import ASYNC_SHARED, VectorClock
 from tilescope.sync.shadow.accessor import Unit
@@ -55,7 +55,7 @@ class WgmmaOrder:
         unit = Unit(context.clocks, vectors, {}, ASYNC_SHARED)
         now = Side(context.pc, "wgmma", int(lanes[0]))
         column = context.clocks.first_warpgroup + warpgroup
-        stamp = int(pack_stamps(stamp_base(context.pc, is_asynchronous=True), column, group + 1))
+        stamp = pack_stamp(stamp_base(context.pc, is_asynchronous=True), column, group + 1)
         for operand in event.operands:
             cells = operand.bytes.cells(context.cell_bytes)
             assert not isinstance(cells, slice)
@@ -114,7 +114,7 @@ class WgmmaOrder:
                 _move(pending, dirty, use)
                 continue
             dirty.update(use.written)
-            if pending:
+            if not (pending.keys().isdisjoint(use.read) and pending.keys().isdisjoint(use.written)):
                 self._require_finished(warpgroup, pending, use)
 
     def _require_finished(self, warpgroup: int, pending: dict[int, Product], use: RegisterAccess) -> None:
