@@ -45,14 +45,14 @@ def find_decisions(program: Program, loads: Iterable[int]) -> frozenset[int]:
 
 
 def _only_decides(program: Program, load: int) -> bool:
-    comparisons = [pc for pc in _readers(program, program.targets[load]) if pc != load]
+    comparisons = [pc for pc in find_readers(program, program.targets[load]) if pc != load]
     instructions = [program.instructions[pc] for pc in comparisons]
     if not comparisons or any(instruction is None or instruction.name != "setp" for instruction in instructions):
         return False
-    return not any(_readers(program, program.targets[pc]) for pc in comparisons)
+    return not any(find_readers(program, program.targets[pc]) for pc in comparisons)
 
 
-def _readers(program: Program, registers: Iterable[int]) -> list[int]:
+def find_readers(program: Program, registers: Iterable[int]) -> list[int]:
     """The instructions that read one of some registers as an operand; a guard is none."""
     register_set = set(registers)
     return [

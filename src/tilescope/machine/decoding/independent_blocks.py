@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from tilescope.machine.arithmetic.computed_forms import NAMES
 from tilescope.machine.arithmetic.video import SCALAR_NAMES, SIMD_NAMES
 from tilescope.machine.decoding.access_decoder import decode_accesses
+from tilescope.machine.decoding.dataflow import find_readers
 from tilescope.machine.instructions.control import Branch
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import Instruction
@@ -50,6 +51,8 @@ _PLAIN = frozenset(
 _DATA_DEPENDENT = frozenset({"brx"})
 _BARRIERS = frozenset({"bar", "barrier"})
 _EXCHANGES = frozenset({"cas", "exch"})
+_COMMUTING = frozenset({"add", "min", "max", "and", "or", "xor"})
+_INTEGERS = frozenset({"b32", "b64", "s32", "s64", "u32", "u64"})
 _SHARED = frozenset({"shared", "shared::cta"})
 _FENCES = frozenset({"fence", "membar"})
 
@@ -79,6 +82,19 @@ def changes_global_words(program: Program) -> bool:
         instruction is not None and instruction.name in ("atom", "red") and _SHARED.isdisjoint(instruction.modifiers)
         for instruction in program.instructions
     )
+
+
+def do_atomics_commute(program: Program) -> bool:
+    """Whether the atomics in global memory leave the same words there in any order: one operation on integers, of unused results."""
+    operations: set[tuple[str, ...]] = set()
+    for pc, instruction in enumerate(program.instructions):
+        if instruction is None or instruction.name not in ("atom", "red") or not _SHARED.isdisjoint(instruction.modifiers):
+            continue
+        operation = tuple(word for word in instruction.modifiers if word in _COMMUTING or word in _INTEGERS)
+        if len(operation) != 2 or find_readers(program, program.targets[pc]):
+            return False
+        operations.add(operation)
+    return len(operations) == 1
 
 
 def _find_loops(program: Program) -> Iterator[tuple[int, int]]:

@@ -25,6 +25,7 @@ from tilescope.machine.decoding.access_decoder import cell_bytes, decode_accesse
 from tilescope.machine.decoding.independent_blocks import (
     are_blocks_independent,
     changes_global_words,
+    do_atomics_commute,
     may_follow_a_leader,
 )
 from tilescope.machine.execution.batch import Batch, BatchSchedule
@@ -301,7 +302,8 @@ class _Lockstep:
     def _run_apart(self, batch: Batch, first_thread: int) -> None:
         """Run blocks that may take different paths."""
         facts = None if self._launch.detector is None else self._launch.detector.program
-        order = LockstepOrder(batch.shape, self._memory, first_thread, facts)
+        commute = self._launch.program.fact(do_atomics_commute)
+        order = LockstepOrder(batch.shape, self._memory, first_thread, facts, do_atomics_commute=commute)
         self._observe(batch, order)
         schedule = BatchSchedule(batch)
         schedule.run()

@@ -202,10 +202,17 @@ class LockstepOrder:
     """Watches one batch. Without `facts` nothing is reported: what one block does to itself is not looked at."""
 
     def __init__(
-        self, shape: ClusterShape, memory: LockstepMemory, first_thread: int, facts: ProgramFacts | None
+        self,
+        shape: ClusterShape,
+        memory: LockstepMemory,
+        first_thread: int,
+        facts: ProgramFacts | None,
+        *,
+        do_atomics_commute: bool = False,
     ) -> None:
         self._memory = memory
         self._facts = facts
+        self._do_atomics_commute = do_atomics_commute  # those in global memory, whose results nobody uses
         self._block_of_lane = shape.block_of_lane
         self._times = BatchTimes(first_thread, shape.block_lanes, shape.blocks, is_judged=facts is not None)
         self._shared: LockstepCells | None = None
@@ -262,7 +269,7 @@ class LockstepOrder:
                 self._shared_cells().change(touch, event.pc)
             return
         for table, touch in self._memory.touches(event.lanes, event.places, event.size_bytes, self._times):
-            table.change(touch, event.pc)
+            table.change(touch, event.pc, in_any_order=self._do_atomics_commute)
 
     def _plain(self, access: AccessSemantics | None) -> AccessSemantics:
         if access is None or access.is_strong:

@@ -256,17 +256,18 @@ class LockstepCells:
         is_written = self._stores.who[cells].any()
         return bool(is_written or (self._atomics is not None and self._atomics.who[cells].any()))
 
-    def change(self, touch: Touch, pc: int) -> None:
-        """Atomics of threads change cells, in the order of blocks: no later block has done so before."""
+    def change(self, touch: Touch, pc: int, *, in_any_order: bool = False) -> None:
+        """Atomics of threads change cells, in the order of blocks if that matters: no later block has done so before."""
         threads = touch.threads
         self._require_writable(touch, threads)
         self._stores.require_ordered(touch, threads)
         if self._atomics is None:
             self._atomics = _no_access(self._count)
-        width = touch.times.block_lanes
-        before = self._atomics.who[touch.cells]
-        if (before > 0).any() and ((before - 1) // width > (threads - 1) // width).any():
-            raise OrderMattersError("an atomic of an earlier block comes later")
+        if not in_any_order:
+            width = touch.times.block_lanes
+            before = self._atomics.who[touch.cells]
+            if (before > 0).any() and ((before - 1) // width > (threads - 1) // width).any():
+                raise OrderMattersError("an atomic of an earlier block comes later")
         self._atomics.put(touch, threads, pc)
 
     def _require_writable(self, touch: Touch, threads: Numbers) -> None:
