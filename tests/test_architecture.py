@@ -21,7 +21,7 @@ def script(name):
 DRAWN = script("architecture_picture")
 LAYERS = DRAWN.LAYERS
 ORDER = script("test_imports").ORDER
-MAX_FILES_OF_A_RACE = 55
+MAX_FILES_OF_A_RACE = 56
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 
 

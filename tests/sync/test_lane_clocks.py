@@ -5,14 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilescope.sync.lane_clocks import (
-    ASYNC_GLOBAL,
-    ASYNC_SHARED,
-    EXECUTED,
-    HAPPENS_BEFORE,
-    LaneClocks,
-    join_clocks,
-)
+from tilescope.sync.lane_clocks import LaneClocks
+from tilescope.sync.vector_clock import ASYNC_GLOBAL, ASYNC_SHARED, EXECUTED, HAPPENS_BEFORE, join_clocks
 
 LANES = 8
 EVERYONE = np.arange(LANES)

@@ -1,13 +1,4 @@
-"""The vector clocks of all threads of one cluster; threads with equal clocks share one row.
-
-    columns           threads | their cp.async | their bulk reads | their bulk writes | warpgroups (wgmma) | barriers …
-
-    HAPPENS_BEFORE    the last epoch of each column that happens before what the thread does now
-    ASYNC_SHARED      the same, made visible to the async proxy by a fence.proxy.async: in shared memory …
-    ASYNC_GLOBAL      … and in global memory
-    EXECUTED          the last epoch of each column that has completed, whether or not its writes are visible
-    SCOPED            HAPPENS_BEFORE by releases and acquires whose scopes include both threads; only where blocks of a cluster
-                      arrive at each other's mbarriers
+"""The vector clocks (vector_clock.py) of all threads of one cluster; threads with equal clocks share one row.
 
 Threads that synchronize at a barrier have equal clocks afterwards. A thread's own columns are not in its row: its own accesses
 always happen before, and its own copies once it has waited for them.
@@ -24,8 +15,7 @@ This class serves one run, whose data is known: it is mutable and compares thous
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -33,79 +23,23 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, LaneNumbers
 from tilescope.sync.epoch import COLUMN_END, Columns, Epochs, Stamps, pack_stamps, settled_end, stamp_of_epoch
+from tilescope.sync.release_graph import Nodes, ReleaseGraph, Round
+from tilescope.sync.vector_clock import (
+    EXECUTED,
+    HAPPENS_BEFORE,
+    SCOPED,
+    Knowledge,
+    Vector,
+    VectorClock,
+    Vectors,
+    later_vectors,
+)
 
-Vector = npt.NDArray[np.int32]
-Vectors = npt.NDArray[
-    np.int32
-]  # (4 or 5, columns): HAPPENS_BEFORE, ASYNC_SHARED, ASYNC_GLOBAL, EXECUTED, perhaps SCOPED
-
-HAPPENS_BEFORE, ASYNC_SHARED, ASYNC_GLOBAL, EXECUTED, SCOPED = range(5)
 THREAD, CP_ASYNC, BULK_READ, BULK_WRITE = range(4)
 OWN_KINDS = 4  # columns that every thread has
 ALWAYS = np.int32(2**31 - 1)  # later than any epoch: everything of that column happens before
 _FIRST_BARRIERS = 32
 _FIRST_ROWS = 4
-
-
-class VectorClock(NamedTuple):
-    """The content of a release: the clocks of its own cluster, and those of other clusters that it has acquired."""
-
-    cluster: int
-    vectors: Vectors
-    others: dict[int, Vectors]  # by cluster
-
-    @property
-    def known(self) -> Vector:
-        """What happens before, visible to the async proxy or not."""
-        return np.asarray(self.vectors[HAPPENS_BEFORE])
-
-    @property
-    def over(self) -> Vector:
-        """Completed accesses, visible or not: enough for writes after reads."""
-        return np.asarray(np.maximum(self.vectors[HAPPENS_BEFORE], self.vectors[EXECUTED]))
-
-    def only_executed(self, columns: Sequence[int] = ()) -> VectorClock:
-        """A clock that orders only execution; memory only in some columns."""
-        vectors = np.zeros_like(self.vectors)
-        vectors[EXECUTED] = self.vectors[EXECUTED]
-        present = [column for column in columns if column < vectors.shape[1]]
-        for vector in (HAPPENS_BEFORE, *range(SCOPED, len(vectors))):
-            vectors[vector, present] = self.vectors[vector, present]
-        return VectorClock(self.cluster, vectors, {})
-
-    def put(self, column: int, epoch: int) -> None:
-        """A column happens before whoever acquires this clock, up to an epoch; barriers may share the last column."""
-        for vector in (HAPPENS_BEFORE, *range(EXECUTED, len(self.vectors))):
-            self.vectors[vector, column] = max(self.vectors[vector, column], epoch)
-
-    def with_scoped(self, scoped: Vector | None) -> VectorClock:
-        """The same clock, of which a scope lets only some part, or nothing, through."""
-        vectors = self.vectors.copy()
-        vectors[SCOPED] = 0
-        if scoped is not None:
-            vectors[SCOPED, : len(scoped)] = scoped
-        return self._replace(vectors=vectors)
-
-
-def join_clocks(one: VectorClock | None, other: VectorClock) -> VectorClock:
-    """The join of two clocks of one cluster."""
-    if one is None:
-        return other
-    others = dict(one.others)
-    for cluster, vectors in other.others.items():
-        others[cluster] = _later(others.get(cluster), vectors)
-    return VectorClock(one.cluster, _later(one.vectors, other.vectors), others)
-
-
-def _later(one: Vectors | None, other: Vectors) -> Vectors:
-    """The element-wise maximum; columns that one lacks are those of the other."""
-    if one is None or one is other:
-        return other
-    longer, shorter = (one, other) if one.shape[1] >= other.shape[1] else (other, one)
-    result = longer.copy()
-    part = result[:, : shorter.shape[1]]
-    np.maximum(part, shorter, out=part)
-    return result
 
 
 def _fence_vectors(vectors: Vectors, vector: int) -> Vectors:
@@ -120,6 +54,9 @@ class LaneClocks:
 
     def __init__(self, cluster: int, lane_count: int, warpgroups: int, *, has_scopes: bool = False) -> None:
         self.cluster = cluster
+        self._releases: ReleaseGraph | None = None  # None: no release is deferred
+        self._deferred: Nodes = np.zeros(lane_count, np.int64)  # by lane: its last release in the graph; 0: none
+        self._knowledge: dict[int, Knowledge] = {}  # by row, as long as it does not change
         self.lane_count = lane_count
         self.has_scopes = has_scopes
         self._vectors = SCOPED + 1 if has_scopes else SCOPED
@@ -143,7 +80,9 @@ class LaneClocks:
         self._thread_columns: Columns = np.arange(lane_count)
         self.thread_stamps: Stamps = pack_stamps(0, self._thread_columns, self._time)  # of the current epoch of each
         self._settled: list[int | None] = [None] * _FIRST_ROWS  # by row; None: to be found
-        self._row_found: tuple[LaneNumbers, int | None] | None = None  # the last answer of _row_of; None: lanes have moved since
+        self._row_found: tuple[LaneNumbers, int | None] | None = (
+            None  # the last answer of _row_of; None: lanes have moved since
+        )
         # By group size (a warp, a warpgroup): lanes that have acquired something since their group last converged.
         self._unshared: dict[int, npt.NDArray[np.bool_]] = {}
 
@@ -182,15 +121,16 @@ class LaneClocks:
 
     def time_known_to(self, lanes: LaneNumbers, column: int, vector: int = HAPPENS_BEFORE) -> Vector:
         """The last epoch of a column that happens before each lane; the column is not its own."""
+        self._join_deferred(lanes)
         epochs: Vector = self._rows[self.row_of_lane[lanes], vector, column]
         return epochs
 
     def least_known_to(self, lanes: LaneNumbers, column: int, vector: int = HAPPENS_BEFORE) -> int:
-        """The last epoch of a column that happens before all of some lanes; the column is not theirs."""
+        """The last epoch of a column that is sure to happen before all of some lanes; the column is not theirs."""
         row = self._row_of(lanes)
         if row is not None:
             return int(self._rows[row, vector, column])
-        return int(self.time_known_to(lanes, column, vector).min())
+        return int(self._rows[self.row_of_lane[lanes], vector, column].min())
 
     def _row_of(self, lanes: LaneNumbers) -> int | None:
         """The row that some lanes share; None if they have several."""
@@ -227,6 +167,7 @@ class LaneClocks:
             self.others[new] = dict(self.others[row])
             self._last_joined[new] = dict(self._last_joined[row])
             self._settled[new] = self._settled[row]
+            self._knowledge.pop(new, None)
             self._lanes_of_row[row] -= count
             self._settle(leaving, new)
             alone.append(new)
@@ -265,6 +206,12 @@ class LaneClocks:
         """The join of the clocks of some lanes; of themselves up to now, or up to given epochs."""
         rows = self._rows_of(lanes)
         vectors = self._rows[rows[0]].copy() if len(rows) == 1 else self._rows[rows].max(axis=0)
+        others: dict[int, Vectors] = {}
+        for row in rows:
+            for cluster, other_vectors in self.others[row].items():
+                others[cluster] = later_vectors(others.get(cluster), other_vectors)
+        if self._releases is not None:  # before the own epochs, which would hide them
+            self._releases.join(self._deferred[lanes], self.cluster, vectors, others)
         if own_epochs is None and len(lanes) == self.lane_count:
             self._join_own_of_all(vectors)
         else:
@@ -275,10 +222,6 @@ class LaneClocks:
                 own_vectors[HAPPENS_BEFORE, : len(lanes)] = own_epochs
             own_vectors[SCOPED:] = own_vectors[HAPPENS_BEFORE]
             vectors[:, columns] = np.maximum(vectors[:, columns], own_vectors)
-        others: dict[int, Vectors] = {}
-        for row in rows:
-            for cluster, other_vectors in self.others[row].items():
-                others[cluster] = _later(others.get(cluster), other_vectors)
         return VectorClock(self.cluster, vectors, others)
 
     def _join_own_of_all(self, vectors: Vectors) -> None:
@@ -319,14 +262,57 @@ class LaneClocks:
             for cluster, vectors in clock.others.items():
                 self._join_row(row, cluster, vectors)
 
+    def defer(self, releases: ReleaseGraph, lanes: LaneNumbers, at_words: Nodes) -> None:
+        """Lanes acquire releases of the graph, 0 if there is none, and release: both are joined when somebody asks."""
+        rows = self._rows_of(lanes)
+        known_by = None if len(rows) == 1 else np.searchsorted(rows, self.row_of_lane[lanes])
+        known = tuple(self._knowledge_of(row) for row in rows)
+        first = releases.next_node
+        before = np.stack([at_words, self._deferred[lanes]])
+        releases.add(Round(self.cluster, lanes, self._own_epochs[lanes], known, known_by, before))
+        self._deferred[lanes] = np.arange(first, first + len(lanes))
+        self._releases = releases
+        self.note_unshared(lanes[at_words > 0])
+        self.advance(lanes)
+
+    def _knowledge_of(self, row: int) -> Knowledge:
+        """A copy of a row; the same one as long as the row does not change."""
+        knowledge = self._knowledge.get(row)
+        if knowledge is None:
+            knowledge = Knowledge(self._rows[row].copy(), dict(self.others[row]), self.lane_count)
+            self._knowledge[row] = knowledge
+        return knowledge
+
+    def _join_deferred(self, lanes: LaneNumbers) -> None:
+        """Somebody asks what happens before some lanes: join what they have acquired."""
+        if self._releases is None:
+            return
+        for lane in lanes[self._deferred[lanes] > 0].tolist():
+            row = self._rows_alone(np.array([lane]))[0]
+            self._change(row)
+            self._releases.join(self._deferred[[lane]], self.cluster, self._rows[row], self.others[row])
+            self._deferred[lane] = 0
+        self._forget_graph()
+
+    def _forget_graph(self) -> None:
+        """Leave the graph once nothing is deferred."""
+        if not self._deferred.any():
+            self._releases = None
+
+    def _change(self, row: int) -> None:
+        """A row changes: forget what was computed of it."""
+        self._settled[row] = None
+        self._knowledge.pop(row, None)
+
     def _join_row(self, row: int, cluster: int, vectors: Vectors) -> None:
+        self._knowledge.pop(row, None)
         if cluster == self.cluster:
             part = self._rows[row, :, : vectors.shape[1]]
             np.maximum(part, vectors, out=part)
             self._settled[row] = None
         elif self._last_joined[row].get(cluster) is not vectors:
             others = self.others[row]
-            others[cluster] = _later(others.get(cluster), vectors)
+            others[cluster] = later_vectors(others.get(cluster), vectors)
             self._last_joined[row][cluster] = vectors
 
     def _covers(self, lanes: LaneNumbers, clock: VectorClock) -> bool:
@@ -357,10 +343,13 @@ class LaneClocks:
         columns = clock.vectors.shape[1]
         self._rows[new, :, :columns] = clock.vectors
         self._rows[new, :, columns:] = 0
-        self._settled[new] = None
+        self._change(new)
         self.others[new] = dict(clock.others)
         self._last_joined[new] = {}
         self._settle(lanes, new)
+        if self._releases is not None:  # the clock includes what these lanes have acquired
+            self._deferred[lanes] = 0
+            self._forget_graph()
 
     def note_unshared(self, lanes: LaneNumbers) -> None:
         """Some lanes acquired or waited for something: the rest of their group gets it, in time, when it converges."""
@@ -377,6 +366,7 @@ class LaneClocks:
 
     def converge(self, lanes: LaneNumbers, group_lanes: int) -> None:
         """Lanes of a group converge: each lane's completed accesses count as completed for all of them."""
+        self._join_deferred(lanes)
         row = self._row_of(lanes)
         if row is None:
             executed = self._rows[self._rows_of(lanes), EXECUTED].max(axis=0)
@@ -385,6 +375,8 @@ class LaneClocks:
         executed[lanes] = np.maximum(executed[lanes], self.own[lanes])
         alone = self._rows_alone(lanes)
         self._rows[alone, EXECUTED] = executed
+        for row in alone:
+            self._knowledge.pop(row, None)
         if len(alone) > 1 and self._are_equal(alone):
             for row in alone[1:]:
                 self._lanes_of_row[row] = 0
@@ -400,6 +392,7 @@ class LaneClocks:
         if self.least_known_to(lanes, column) >= epoch:
             return
         for row in self._rows_alone(lanes):
+            self._knowledge.pop(row, None)
             for vector in (HAPPENS_BEFORE, *range(EXECUTED, self._vectors)):
                 self._rows[row, vector, column] = max(self._rows[row, vector, column], epoch)
 
@@ -408,10 +401,12 @@ class LaneClocks:
 
         That includes what they have acquired from other clusters: the fence may be the reader's.
         """
+        self._join_deferred(lanes)
         for vector in fenced:
             rows = self._rows_of(lanes)
             if any(self._has_unfenced(row, vector) for row in rows):
                 for row in self._rows_alone(lanes):
+                    self._knowledge.pop(row, None)
                     np.maximum(self._rows[row, vector], self._rows[row, HAPPENS_BEFORE], out=self._rows[row, vector])
                     self.others[row] = {
                         cluster: _fence_vectors(other_vectors, vector)
@@ -433,6 +428,7 @@ class LaneClocks:
         self, lanes: LaneNumbers, columns: Columns, epochs: Epochs, vector: int = HAPPENS_BEFORE
     ) -> npt.NDArray[np.bool_]:
         """For each lane one or several columns and epochs: whether they happen before what it does now."""
+        self._join_deferred(lanes)
         row = self._row_of(lanes)
         if row is not None:
             is_before = self._rows[row, vector][columns] >= epochs
@@ -449,7 +445,7 @@ class LaneClocks:
         return np.asarray(is_before | (is_own & is_done))
 
     def settled(self, lanes: LaneNumbers) -> int:
-        """All stamps of threads below this happen before each of some lanes."""
+        """All stamps of threads below this are sure to happen before each of some lanes."""
         row = self._row_of(lanes)
         if row is not None:
             return self._settled_of(row)
@@ -466,17 +462,19 @@ class LaneClocks:
         return self._lanes_of_row[int(self.row_of_lane[lanes[0]])] == self.lane_count
 
     def is_ordered_for_all(self, lanes: LaneNumbers, column: int, epoch: int) -> bool:
-        """Whether a column, up to an epoch, happens before each of some lanes."""
+        """Whether a column, up to an epoch, is sure to happen before each of some lanes."""
         return all(bool(self._rows[row, HAPPENS_BEFORE, column] >= epoch) for row in self._rows_of(lanes))
 
     def has_completed_for(self, lane: int, cluster: int, other_lane: int, epoch: int) -> bool:
         """Whether what a lane of any cluster did at an epoch has completed before what this lane does now."""
+        self._join_deferred(np.array([lane]))
         row = self.row_of_lane[lane]
         vectors = self._rows[row] if cluster == self.cluster else self.others[row].get(cluster)
         return vectors is not None and bool(vectors[[HAPPENS_BEFORE, EXECUTED], other_lane].max() >= epoch)
 
     def view(self, lane: int) -> Vectors:
         """The clock of one lane, its own columns included."""
+        self._join_deferred(np.array([lane]))
         vectors = self._rows[self.row_of_lane[lane]].copy()
         columns = np.arange(OWN_KINDS) * self.lane_count + lane
         vectors[:, columns] = np.maximum(vectors[:, columns], self._own[:, columns])
@@ -486,6 +484,7 @@ class LaneClocks:
 
     def warpgroup_view(self, lanes: LaneNumbers, warp_lanes: int) -> Vectors:
         """The clock of a warpgroup: what happens before some lane of each of its warps."""
+        self._join_deferred(lanes)
         row = self._row_of(lanes)
         if row is not None:
             shared: Vectors = self._rows[row]

@@ -88,7 +88,11 @@ def do_atomics_commute(program: Program) -> bool:
     """Whether the atomics in global memory leave the same words there in any order: one operation on integers, of unused results."""
     operations: set[tuple[str, ...]] = set()
     for pc, instruction in enumerate(program.instructions):
-        if instruction is None or instruction.name not in ("atom", "red") or not _SHARED.isdisjoint(instruction.modifiers):
+        if (
+            instruction is None
+            or instruction.name not in ("atom", "red")
+            or not _SHARED.isdisjoint(instruction.modifiers)
+        ):
             continue
         operation = tuple(word for word in instruction.modifiers if word in _COMMUTING or word in _INTEGERS)
         if len(operation) != 2 or find_readers(program, program.targets[pc]):

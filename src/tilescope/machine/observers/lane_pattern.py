@@ -70,16 +70,19 @@ def lane_pattern(offsets: Offsets) -> LanePattern:
     lanes = offsets.shape[1]
     logical: Offsets = np.stack([mode.apply(offsets) for mode in MODES])
     first = logical[:, :, :1]
-    distances = logical[:, :, 1 << np.arange(lanes.bit_length() - 1)] - first  # how far each bit of a lane's number moves it
-    is_additive = (first + distances @ _bits_of_lanes(lanes) == logical).all(axis=(1, 2))
-    is_straight = _is_power_of_two(distances)
-    is_mode_straight = is_straight.all(axis=(1, 2))
+    distances = (
+        logical[:, :, 1 << np.arange(lanes.bit_length() - 1)] - first
+    )  # how far each bit of a lane's number moves it
+    is_moved = np.asarray(first + distances @ _bits_of_lanes(lanes) == logical)  # as its bits say
+    are_additive = np.asarray(is_moved.all(axis=(1, 2)))
+    are_powers = _is_power_of_two(distances)
+    are_straight = np.asarray(are_powers.all(axis=(1, 2)))
     straight = additive = 0
     for number, mode in enumerate(MODES):
-        if not is_additive[number]:
+        if not are_additive[number]:
             continue
         additive |= BIT_OF_MODE[mode.name]
-        if is_mode_straight[number] or (mode.bits == 0 and _are_pitches(distances[number], is_straight[number])):
+        if are_straight[number] or (mode.bits == 0 and _are_pitches(distances[number], are_powers[number])):
             straight |= BIT_OF_MODE[mode.name]
     return LanePattern(straight, additive, lanes)
 

@@ -11,6 +11,7 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.decoding.access_decoder import cell_bytes, decode_accesses
 from tilescope.machine.decoding.control_flow import ControlFlow
 from tilescope.machine.decoding.dataflow import find_decisions, stores_of_sums
+from tilescope.machine.decoding.independent_blocks import are_blocks_independent
 from tilescope.machine.execution.collective import Collective, names_all_lanes
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.smem_watch import SmemWatch
@@ -50,13 +51,15 @@ def _find_facts(program: Program) -> ProgramFacts:
             if named:
                 operations[pc] = _TENSOR_OPERATIONS[named[0]]
     accesses = program.fact(decode_accesses)
+    scopes = _find_scopes(accesses)
     return ProgramFacts(
         accesses=accesses,
+        may_defer_releases=scopes is None and program.fact(are_blocks_independent),
         has_flag_loads=any(access is not None and access.is_flag_load for access in accesses),
         tensor_operations=operations,
         map_edits=_tensormap_pcs(program, "replace"),
         map_copies=_tensormap_pcs(program, "cp_fenceproxy"),
-        scopes=_find_scopes(accesses),
+        scopes=scopes,
         decisions=find_decisions(program, [pc for pc, access in enumerate(accesses) if access and access.is_flag_load]),
         stores_of_sums=stores_of_sums(program),
         has_remote_arrivals=any(_may_be_remote(instruction) for instruction in program.instructions),

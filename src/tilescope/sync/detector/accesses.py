@@ -34,11 +34,11 @@ from tilescope.sync.epoch import (
 )
 from tilescope.sync.events import Atomic, Load, MemorySpace, Store
 from tilescope.sync.footprint import CellNumbers, Cells
-from tilescope.sync.lane_clocks import EXECUTED, SCOPED
 from tilescope.sync.memory_scope import CTA, GPU
 from tilescope.sync.shadow.accessor import Threads
 from tilescope.sync.shadow.global_cells import Stretch, read_slots
 from tilescope.sync.shadow.shadow_cells import CellTable, LaneCells, ThreadReads, Unordered
+from tilescope.sync.vector_clock import EXECUTED, SCOPED
 
 Same = Callable[[], npt.NDArray[np.bool_]]
 """For each lane of a store: whether memory already holds its value."""

@@ -29,17 +29,10 @@ from tilescope.sync.epoch import (
 )
 from tilescope.sync.events import AsyncStoreIssued, CopyCompleted, CopyIssued, GroupWait
 from tilescope.sync.footprint import CellNumbers, Cells, one_row
-from tilescope.sync.lane_clocks import (
-    ASYNC_GLOBAL,
-    ASYNC_SHARED,
-    BULK_READ,
-    BULK_WRITE,
-    CP_ASYNC,
-    HAPPENS_BEFORE,
-    VectorClock,
-)
+from tilescope.sync.lane_clocks import BULK_READ, BULK_WRITE, CP_ASYNC
 from tilescope.sync.shadow.accessor import Unit
 from tilescope.sync.shadow.shadow_cells import Unordered
+from tilescope.sync.vector_clock import ASYNC_GLOBAL, ASYNC_SHARED, HAPPENS_BEFORE, VectorClock
 from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
 
 

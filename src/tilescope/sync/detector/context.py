@@ -18,20 +18,12 @@ from tilescope.sync.detector.race import Conflict, Conflicts, How, Mistake, Side
 from tilescope.sync.detector.releases import SyncWords
 from tilescope.sync.epoch import Stamp, Stamps, columns_of, epochs_of, first_of_each, pcs_of, unpack_stamp
 from tilescope.sync.footprint import CellNumbers, Cells, one_row
-from tilescope.sync.lane_clocks import (
-    BULK_READ,
-    BULK_WRITE,
-    CP_ASYNC,
-    EXECUTED,
-    HAPPENS_BEFORE,
-    SCOPED,
-    LaneClocks,
-    Vector,
-    VectorClock,
-)
+from tilescope.sync.lane_clocks import BULK_READ, BULK_WRITE, CP_ASYNC, LaneClocks
+from tilescope.sync.release_graph import ReleaseGraph
 from tilescope.sync.shadow.accessor import Unit
 from tilescope.sync.shadow.global_cells import GlobalCells, Regions
 from tilescope.sync.shadow.shadow_cells import CellTable, Unordered
+from tilescope.sync.vector_clock import EXECUTED, HAPPENS_BEFORE, SCOPED, Vector, VectorClock
 
 
 class PublishedColumns(NamedTuple):
@@ -85,6 +77,7 @@ class ProgramFacts(NamedTuple):
 
     accesses: Sequence[AccessSemantics | None]
     has_flag_loads: bool  # strong loads, through which threads may synchronize
+    may_defer_releases: bool  # no asynchronous work, no strong loads, and no scope narrower than .gpu
     tensor_operations: Mapping[int, How]  # of tcgen05 instructions
     map_edits: frozenset[int]  # tensormap.replace
     map_copies: frozenset[int]  # tensormap.cp_fenceproxy
@@ -111,6 +104,7 @@ class LaunchDetector:
         self.copies_issued = 0  # bulk and tensor copies, as far as the run keeps records of them
         self.running: dict[BlockIndex, Any] = {}  # the detectors of clusters that have not ended, by first block
         self.flags = SyncWords("global")
+        self.releases: ReleaseGraph | None = None  # None: no release was deferred
         self.polls: dict[int, Poll] = {}  # by instruction: loads of flags, and tests of mbarriers
         self.late_pcs: frozenset[int] = frozenset()  # polls that see what others have written, whenever they can
         self.polling_pcs: set[int] = set()  # loads that poll: a thread repeated them until the word changed

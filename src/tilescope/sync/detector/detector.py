@@ -80,8 +80,9 @@ from tilescope.sync.events import (
     WgmmaFence,
     WgmmaIssued,
 )
-from tilescope.sync.lane_clocks import ALWAYS, ASYNC_GLOBAL, ASYNC_SHARED, HAPPENS_BEFORE, VectorClock, join_clocks
+from tilescope.sync.lane_clocks import ALWAYS
 from tilescope.sync.shadow.accessor import Unit
+from tilescope.sync.vector_clock import ASYNC_GLOBAL, ASYNC_SHARED, HAPPENS_BEFORE, VectorClock, join_clocks
 
 if TYPE_CHECKING:
     from tilescope.sync.detector.bulk_copies import BulkCopies
@@ -306,6 +307,14 @@ class ClusterDetector:
         context.ended_blocks.add(rank)
         if self._has_mbarriers and not context.launch.mbarrier_uses:
             context.launch.mbarrier_uses = self.mbarriers.uses(rank)
+        if "fences" in vars(self):
+            self.fences.end_block(rank)
+        if not context.launch.program.may_defer_releases:  # which has no asynchronous work
+            self._end_pending_work(rank)
+
+    def _end_pending_work(self, rank: int) -> None:
+        """Nothing may be pending that still uses the shared memory of a block that has ended."""
+        context = self.context
         lanes = np.flatnonzero(context.cluster.block_of_lane == rank)
         clock = context.clocks.clock(lanes)
         before_end = self.barriers.before_end.get(rank)
@@ -318,8 +327,6 @@ class ClusterDetector:
             self.wgmma.end(lanes, rank, clock)
         if "cp_async" in parts:
             self.cp_async.end(lanes, rank)
-        if "fences" in parts:
-            self.fences.end_block(rank)
         if "tmem" in parts:
             self.tmem.end(rank, clock)
         if self._has_mbarriers:

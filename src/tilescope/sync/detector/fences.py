@@ -15,13 +15,15 @@ from tilescope.sync.bus import StaleValues
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.releases import Release, SyncWords
-from tilescope.sync.lane_clocks import VectorClock
 from tilescope.sync.memory_scope import GPU
+from tilescope.sync.release_graph import NO_NODE, ReleaseGraph
+from tilescope.sync.vector_clock import VectorClock
 
 if TYPE_CHECKING:
     from tilescope.sync.detector.stale_reads import StaleReads
 
 
+LEAST_DEFERRED_LANES = 8
 _POLLED_WORDS = 8  # of one poll that are remembered
 
 
@@ -87,14 +89,56 @@ class Fences:
             self.stale.change(flags, lanes, addresses)
         self.stale.write(flags, lanes, addresses)
         if access.kind != "atomic":
+            self._take_from_graph(flags, addresses)
             self._release(flags, access, lanes, addresses)
             return
+        if self._may_defer(flags, access, addresses):
+            self._defer(flags, lanes, addresses)
+            return
+        self._take_from_graph(flags, addresses)
         is_handing_on = access.releases or bool(self.epochs[0, lanes].any())
         for turn in _turns(addresses) if is_handing_on else [np.arange(len(lanes))]:
             if flags.releases:
                 for lane, address in zip(lanes[turn].tolist(), addresses[turn].tolist(), strict=True):
                     self._observe_releases(_LaneWord(id(flags), address, lane), flags.at(address), access)
             self._release(flags, access, lanes[turn], addresses[turn])
+
+    def _may_defer(self, flags: SyncWords, access: AccessSemantics, addresses: Addresses) -> bool:
+        """Whether an atomic acquires and releases in many lanes, at words whose releases are all in the graph."""
+        if not (access.acquires and access.releases) or len(addresses) < LEAST_DEFERRED_LANES:
+            return False
+        launch = self._context.launch
+        if not launch.program.may_defer_releases or self._context.cluster.blocks > 1:
+            return False
+        if launch.releases is not None and launch.releases.is_full:
+            return False
+        return not flags.releases or flags.releases.keys().isdisjoint(addresses.tolist())
+
+    def _defer(self, flags: SyncWords, lanes: LaneNumbers, addresses: Addresses) -> None:
+        """Put the releases of an atomic into the graph; lanes at one word execute one after another."""
+        launch = self._context.launch
+        if launch.releases is None:
+            launch.releases = ReleaseGraph()
+        first = launch.releases.next_node
+        order = np.argsort(addresses, kind="stable")
+        is_repeated = addresses[order[1:]] == addresses[order[:-1]]
+        begins = order[np.concatenate([[True], ~is_repeated])]
+        ends = order[np.concatenate([~is_repeated, [True]])]
+        at_words = np.zeros(len(lanes), np.int64)
+        at_words[order[1:][is_repeated]] = first + order[:-1][is_repeated]
+        at_words[begins] = [flags.deferred.get(address, NO_NODE) for address in addresses[begins].tolist()]
+        self._context.clocks.defer(launch.releases, lanes, at_words)
+        flags.deferred.update(zip(addresses[ends].tolist(), (first + ends).tolist(), strict=True))
+
+    def _take_from_graph(self, flags: SyncWords, addresses: Addresses) -> None:
+        """Words whose releases are in the graph get a release with the clock of the last one, which includes the others."""
+        releases = self._context.launch.releases
+        if releases is None or not flags.deferred:
+            return
+        for address in addresses.tolist():
+            node = flags.deferred.pop(address, NO_NODE)
+            if node != NO_NODE:
+                flags.add(address, Release(releases.clock(node), GPU, 0))
 
     def _release(self, flags: SyncWords, access: AccessSemantics, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Release at words; a relaxed access releases what the last fence of each lane covers."""
@@ -189,12 +233,12 @@ class Fences:
             word_lanes = lanes[(addresses == address) & (ranks == rank)]
             clock = self._context.clocks.clock(word_lanes, None if epochs is None else epochs[word_lanes])
             includes = max(self._known.get(_LaneWord(id(flags), address, lane), 0) for lane in word_lanes.tolist())
-            flags.add(address, Release(clock, clock.only_executed(), scope, rank, includes=includes))
+            flags.add(address, Release(clock, scope, rank, includes=includes))
 
     def keep(self, lane: int, clock: VectorClock) -> None:
         """A relaxed wait observed a completed phase, which the next fence acquires."""
         rank = int(self._context.cluster.block_of_lane[lane])
-        self._observe(lane, Release(clock, clock.only_executed(), GPU, rank))
+        self._observe(lane, Release(clock, GPU, rank))
 
     def fence(self, lanes: LaneNumbers, scope: int) -> None:
         """fence.acq_rel, fence.sc, membar."""

@@ -14,7 +14,7 @@ from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.race import Side
 from tilescope.sync.epoch import Stamps, columns_of, epochs_of, unpack_stamp
 from tilescope.sync.events import MapRead, TensormapAcquire, TensormapRelease
-from tilescope.sync.lane_clocks import HAPPENS_BEFORE, Vector, VectorClock, join_clocks
+from tilescope.sync.vector_clock import HAPPENS_BEFORE, Vector, VectorClock, join_clocks
 from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
 
 

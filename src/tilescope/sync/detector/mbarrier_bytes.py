@@ -22,7 +22,7 @@ from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.mbarrier_history import BARRIER_BYTES, Commit, MbarrierHistory
 from tilescope.sync.detector.race import Mistake, Side
 from tilescope.sync.footprint import Cells
-from tilescope.sync.lane_clocks import EXECUTED, HAPPENS_BEFORE, Vector
+from tilescope.sync.vector_clock import EXECUTED, HAPPENS_BEFORE, Vector
 
 
 class MbarrierBytes:

@@ -14,8 +14,9 @@ from tilescope.sync.access_semantics import MbarrierSemantics
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import PhaseBytes
 from tilescope.sync.detector.race import Side
-from tilescope.sync.lane_clocks import EXECUTED, SCOPED, LaneClocks, Vector, VectorClock, join_clocks
+from tilescope.sync.lane_clocks import LaneClocks
 from tilescope.sync.memory_scope import CTA
+from tilescope.sync.vector_clock import EXECUTED, SCOPED, Vector, VectorClock, join_clocks
 
 BARRIER_BYTES = 8
 _MOST_LATE_USES = 64

@@ -23,8 +23,8 @@ from tilescope.sync.events import (
     MbarrierPhaseCompleted,
     MbarrierTest,
 )
-from tilescope.sync.lane_clocks import EXECUTED, join_clocks
 from tilescope.sync.memory_scope import CLUSTER, CTA, GPU
+from tilescope.sync.vector_clock import EXECUTED, join_clocks
 
 
 class Mbarriers:

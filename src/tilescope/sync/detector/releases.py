@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from tilescope.sync.lane_clocks import VectorClock, join_clocks
 from tilescope.sync.memory_scope import CLUSTER, CTA, GPU
+from tilescope.sync.vector_clock import VectorClock, join_clocks
 
 
 class Release(NamedTuple):
@@ -28,7 +28,6 @@ class Release(NamedTuple):
     """
 
     clock: VectorClock
-    executed: VectorClock  # the same for those who observe it without an acquire: what has completed
     scope: int
     rank: int
     number: int = 0
@@ -36,8 +35,12 @@ class Release(NamedTuple):
 
     def join(self, earlier: Release) -> Release:
         """This release, with the clock of an earlier one joined in."""
-        clock = join_clocks(earlier.clock, self.clock)
-        return self._replace(clock=clock, executed=clock.only_executed())
+        return self._replace(clock=join_clocks(earlier.clock, self.clock))
+
+    @property
+    def executed(self) -> VectorClock:
+        """The clock for those who observe it without an acquire: what has completed."""
+        return self.clock.only_executed()
 
     def reaches(self, cluster: int, rank: int, scope: int) -> bool:
         """Whether a thread with that scope can acquire it: a release is only as wide as the narrower of both scopes."""
@@ -72,6 +75,9 @@ class SyncWords:
     space: Literal["shared", "global"]
     releases: dict[int, _ReleasesAtWord] = field(default_factory=dict)
     before: dict[int, Overwritten] = field(default_factory=dict)
+    deferred: dict[int, int] = field(
+        default_factory=dict
+    )  # by address: the node of its last release (sync/release_graph.py)
 
     def add(self, address: int, release: Release) -> None:
         """A store or an atomic releases."""

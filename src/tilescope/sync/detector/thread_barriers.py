@@ -13,8 +13,8 @@ from tilescope.sync.detector.fences import Fences
 from tilescope.sync.detector.race import Side
 from tilescope.sync.detector.releases import Release
 from tilescope.sync.events import BarrierArrive, BarrierComplete, ClusterArrive, ClusterPass, Converge, WarpSync
-from tilescope.sync.lane_clocks import EXECUTED, Vector, VectorClock, join_clocks
 from tilescope.sync.memory_scope import CLUSTER
+from tilescope.sync.vector_clock import EXECUTED, Vector, VectorClock, join_clocks
 
 
 @dataclass(slots=True)

@@ -18,7 +18,8 @@ from tilescope.sync.detector.mbarrier_order import Mbarriers
 from tilescope.sync.detector.race import Side
 from tilescope.sync.epoch import pack_stamps, stamp_base
 from tilescope.sync.events import CpAsyncArrived, CpAsyncArriveIssued, CpAsyncIssued, GroupCommit, GroupWait
-from tilescope.sync.lane_clocks import CP_ASYNC, Vector
+from tilescope.sync.lane_clocks import CP_ASYNC
+from tilescope.sync.vector_clock import Vector
 
 _GROUPS_REMEMBERED = 64  # how many commits back a wait may reach
 

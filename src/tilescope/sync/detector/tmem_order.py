@@ -40,8 +40,8 @@ from tilescope.sync.events import (
     TmemWait,
     TmemWork,
 )
-from tilescope.sync.lane_clocks import ASYNC_SHARED, EXECUTED, VectorClock, join_clocks
 from tilescope.sync.shadow.accessor import Unit
+from tilescope.sync.vector_clock import ASYNC_SHARED, EXECUTED, VectorClock, join_clocks
 
 Places = npt.NDArray[np.int64]  # lane * 512 + column
 Cells = npt.NDArray[np.int64]

@@ -12,8 +12,8 @@ from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.race import Side
 from tilescope.sync.epoch import pack_stamp, stamp_base
 from tilescope.sync.events import GroupWait, RegisterAccess, WgmmaFence, WgmmaIssued
-from tilescope.sync.lane_clocks import ASYNC_SHARED, VectorClock
 from tilescope.sync.shadow.accessor import Unit
+from tilescope.sync.vector_clock import ASYNC_SHARED, VectorClock
 
 
 class Product(NamedTuple):

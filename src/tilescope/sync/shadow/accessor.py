@@ -10,8 +10,9 @@ import numpy.typing as npt
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.epoch import Stamp, Stamps, columns_of, epochs_of, settled_end
 from tilescope.sync.footprint import CellNumbers
-from tilescope.sync.lane_clocks import HAPPENS_BEFORE, LaneClocks, Vector, Vectors
+from tilescope.sync.lane_clocks import LaneClocks
 from tilescope.sync.shadow.shadow_cells import Seen
+from tilescope.sync.vector_clock import HAPPENS_BEFORE, Vector, Vectors
 
 Flags = npt.NDArray[np.bool_]
 

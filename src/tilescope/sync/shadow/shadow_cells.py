@@ -262,6 +262,8 @@ class CellTable:
         newest = int(seen.stamps.max(initial=0))
         if newest == 0 or (seen.clusters is None and _is_known(newest, seen.stamps, accessor)):
             return None
+        if strong and (is_strong(seen.stamps) | (seen.stamps == 0)).all():
+            return None
         is_unknown = ~accessor.are_ordered(seen, None)
         if strong:
             is_unknown &= ~is_strong(seen.stamps)

@@ -1,0 +1,97 @@
+"""A vector clock: the last epoch of each column that happens before whoever has the clock.
+
+columns           threads | their cp.async | their bulk reads | their bulk writes | warpgroups (wgmma) | barriers …
+
+HAPPENS_BEFORE    the last epoch of each column that happens before what the thread does now
+ASYNC_SHARED      the same, made visible to the async proxy by a fence.proxy.async: in shared memory …
+ASYNC_GLOBAL      … and in global memory
+EXECUTED          the last epoch of each column that has completed, whether or not its writes are visible
+SCOPED            HAPPENS_BEFORE by releases and acquires whose scopes include both threads; only where blocks of a cluster
+                  arrive at each other's mbarriers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.int32]
+Vectors = npt.NDArray[
+    np.int32
+]  # (4 or 5, columns): HAPPENS_BEFORE, ASYNC_SHARED, ASYNC_GLOBAL, EXECUTED, perhaps SCOPED
+
+HAPPENS_BEFORE, ASYNC_SHARED, ASYNC_GLOBAL, EXECUTED, SCOPED = range(5)
+
+
+class VectorClock(NamedTuple):
+    """The content of a release: the clocks of its own cluster, and those of other clusters that it has acquired."""
+
+    cluster: int
+    vectors: Vectors
+    others: dict[int, Vectors]  # by cluster
+
+    @property
+    def known(self) -> Vector:
+        """What happens before, visible to the async proxy or not."""
+        return np.asarray(self.vectors[HAPPENS_BEFORE])
+
+    @property
+    def over(self) -> Vector:
+        """Completed accesses, visible or not: enough for writes after reads."""
+        return np.asarray(np.maximum(self.vectors[HAPPENS_BEFORE], self.vectors[EXECUTED]))
+
+    def only_executed(self, columns: Sequence[int] = ()) -> VectorClock:
+        """A clock that orders only execution; memory only in some columns."""
+        vectors = np.zeros_like(self.vectors)
+        vectors[EXECUTED] = self.vectors[EXECUTED]
+        present = [column for column in columns if column < vectors.shape[1]]
+        for vector in (HAPPENS_BEFORE, *range(SCOPED, len(vectors))):
+            vectors[vector, present] = self.vectors[vector, present]
+        return VectorClock(self.cluster, vectors, {})
+
+    def put(self, column: int, epoch: int) -> None:
+        """A column happens before whoever acquires this clock, up to an epoch; barriers may share the last column."""
+        for vector in (HAPPENS_BEFORE, *range(EXECUTED, len(self.vectors))):
+            self.vectors[vector, column] = max(self.vectors[vector, column], epoch)
+
+    def with_scoped(self, scoped: Vector | None) -> VectorClock:
+        """The same clock, of which a scope lets only some part, or nothing, through."""
+        vectors = self.vectors.copy()
+        vectors[SCOPED] = 0
+        if scoped is not None:
+            vectors[SCOPED, : len(scoped)] = scoped
+        return self._replace(vectors=vectors)
+
+
+def join_clocks(one: VectorClock | None, other: VectorClock) -> VectorClock:
+    """The join of two clocks of one cluster."""
+    if one is None:
+        return other
+    others = dict(one.others)
+    for cluster, vectors in other.others.items():
+        others[cluster] = later_vectors(others.get(cluster), vectors)
+    return VectorClock(one.cluster, later_vectors(one.vectors, other.vectors), others)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Knowledge:
+    """What threads with one row know, at one moment; without their own columns."""
+
+    vectors: Vectors
+    others: dict[int, Vectors]  # by cluster
+    lane_count: int
+
+
+def later_vectors(one: Vectors | None, other: Vectors) -> Vectors:
+    """The element-wise maximum; columns that one lacks are those of the other."""
+    if one is None or one is other:
+        return other
+    longer, shorter = (one, other) if one.shape[1] >= other.shape[1] else (other, one)
+    result = longer.copy()
+    part = result[:, : shorter.shape[1]]
+    np.maximum(part, shorter, out=part)
+    return result

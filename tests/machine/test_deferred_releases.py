@@ -1,0 +1,128 @@
+"""Releases of atomics that are kept in a graph order what they order when each is joined at once: findings are equal."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilescope as ts
+from tilescope.machine.execution import launch_grid
+from tilescope.sync import release_graph
+from tilescope.sync.detector import fences
+
+BLOCKS = 3
+THREADS = 64
+WORDS = 64  # of each array
+
+HEADER = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data, .param .u64 counts) {
+    .reg .pred %p;
+    .reg .b32 %tid, %block, %i, %v, %w, %at;
+    .reg .b64 %to, %count, %a;
+    .shared .align 4 .b8 s[256];
+    ld.param.u64 %to, [data];
+    ld.param.u64 %count, [counts];
+    mov.u32 %tid, %tid.x;
+    mov.u32 %block, %ctaid.x;
+    mad.lo.u32 %i, %block, 64, %tid;
+    mov.u32 %v, %i;
+    shl.b32 %at, %tid, 2;
+    mov.u32 %w, s;
+    add.u32 %at, %at, %w;
+"""
+
+# {k} and {m} differ from draw to draw. Guards leave some lanes, or all of them but one, aside.
+WORD = "mul.lo.u32 %w, {i}, {k}; add.u32 %w, %w, {m}; and.b32 %w, %w, {mask}; mul.wide.u32 %a, %w, 4; add.u64 %a, %a, {array}; "
+COUNT = WORD.format(i="%i", k="{k}", m="{m}", mask="{mask}", array="%count")
+DATA = WORD.format(i="%i", k="{k}", m="{m}", mask="63", array="%to")
+LANES = "setp.lt.u32 %p, %tid, {lanes}; "
+
+FRAGMENTS = {
+    "count": COUNT + LANES + "@%p atom.acq_rel.gpu.global.add.u32 %w, [%a], 1;",
+    "count apart": "mad.lo.u32 %w, %block, {m}, %tid; and.b32 %w, %w, 63; mul.wide.u32 %a, %w, 4; add.u64 %a, %a, %count;"
+    " atom.acq_rel.gpu.global.add.u32 %w, [%a], 1;",
+    "count and keep": COUNT + LANES + "@%p atom.acq_rel.gpu.global.add.u32 %v, [%a], 1;",
+    "count in shared memory": LANES + "@%p atom.acq_rel.gpu.shared.add.u32 %w, [s], 1;",
+    "release": COUNT + LANES + "@%p atom.release.gpu.global.add.u32 %w, [%a], 1;",
+    "acquire": COUNT + LANES + "@%p atom.acquire.gpu.global.add.u32 %w, [%a], 0;",
+    "relaxed": COUNT + LANES + "@%p atom.relaxed.gpu.global.add.u32 %w, [%a], 1;",
+    "fence": "fence.acq_rel.gpu;",
+    "store": DATA + LANES + "@%p st.global.u32 [%a], %v;",
+    "load": DATA + LANES + "@%p ld.global.u32 %w, [%a];",
+    "store in turn": "setp.eq.u32 %p, %block, {block}; " + DATA + "@%p st.global.u32 [%a], %tid;",
+    "load in turn": "setp.eq.u32 %p, %block, {block}; " + DATA + "@%p ld.global.u32 %w, [%a];",
+    "share": "st.shared.u32 [%at], %v;",
+    "take": "xor.b32 %w, %at, 4; ld.shared.u32 %w, [%w];",
+    "barrier": "bar.sync 0;",
+    "warp barrier": "bar.warp.sync -1;",
+    "shuffle": "shfl.sync.bfly.b32 %w, %v, 1, 31, -1;",
+}
+DRAWS = st.lists(
+    st.tuples(
+        st.sampled_from(sorted(FRAGMENTS)),
+        st.integers(0, 5),
+        st.integers(0, 63),
+        st.sampled_from([0, 1, 7, 63]),
+        st.sampled_from([1, 8, 40, 64]),
+        st.integers(0, BLOCKS - 1),
+    ),
+    min_size=3,
+    max_size=9,
+)
+
+
+def run_fragments(choices, monkeypatch, least_lanes):
+    """The findings of a kernel of fragments, and whether a release was kept."""
+    monkeypatch.setattr(fences, "LEAST_DEFERRED_LANES", least_lanes)
+    kept = []
+    add = release_graph.ReleaseGraph.add
+    monkeypatch.setattr(release_graph.ReleaseGraph, "add", lambda self, *args: (kept.append(1), add(self, *args))[1])
+    lines = [
+        FRAGMENTS[name].format(k=k, m=m, mask=mask, lanes=lanes, block=block)
+        for name, k, m, mask, lanes, block in choices
+    ]
+    text = HEADER + "\n".join("    " + line for line in lines) + "\n    ret;\n}\n"
+    arrays = [np.zeros(WORDS, np.uint32), np.zeros(WORDS, np.uint32)]
+    run = ts.Kernel(text).run(BLOCKS, THREADS, arrays, advice="none")
+    monkeypatch.undo()
+    said = json.loads(json.dumps(run.to_dict(), default=str))
+    return said["findings"], bool(kept)
+
+
+@given(DRAWS)
+@settings(max_examples=settings().max_examples // 2)
+def test_a_kept_release_orders_what_one_that_is_joined_at_once_orders(choices):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(launch_grid, "run_in_lockstep", lambda _: None)
+        at_once, none = run_fragments(choices, monkeypatch, 1 << 30)
+        monkeypatch.setattr(launch_grid, "run_in_lockstep", lambda _: None)
+        kept, _ = run_fragments(choices, monkeypatch, 2)
+    assert not none
+    assert kept == at_once
+
+
+def rules_of(choices, monkeypatch, least_lanes):
+    findings, kept = run_fragments(choices, monkeypatch, least_lanes)
+    assert kept is (least_lanes == 2)
+    return {finding["rule"] for finding in findings}
+
+
+@pytest.mark.parametrize("least_lanes", [2, 1 << 30])
+def test_only_atomics_at_one_word_order_a_load_after_a_store_of_another_block(monkeypatch, least_lanes):
+    """Lane n of block 0 stores a word and counts; lane n of block 1 counts and loads that word."""
+    store, load = ("store in turn", 1, 0, 63, 64, 0), ("load in turn", 1, 0, 63, 64, 1)
+    at_one_word, between = ("count", 1, 0, 63, 64, 0), ("count", 1, 7, 15, 64, 0)
+    elsewhere = ("count apart", 0, 5, 0, 64, 0)  # lane n of block 1 counts where lane n + 5 of block 0 does
+    assert rules_of([store, at_one_word, load], monkeypatch, least_lanes) == set()
+    assert rules_of([store, at_one_word, between, between, load], monkeypatch, least_lanes) == set()
+    assert rules_of([store, elsewhere, load], monkeypatch, least_lanes) == {
+        "run-unused-load"
+    }  # nobody uses what it reads
+    assert rules_of([store, elsewhere, ("barrier", 0, 0, 0, 0, 0), load], monkeypatch, least_lanes) == set()
