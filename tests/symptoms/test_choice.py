@@ -54,6 +54,14 @@ def test_a_generic_symptom_does_not_outrank_the_cause_in_the_same_line(behind):
     assert found.causes[0].name in ("accumulator-released", "early-release")
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["missing __syncthreads", "I forgot a __syncthreads", "no barrier between the write and the read of shared memory"],
+)
+def test_a_missing_barrier_is_named_before_causes_of_asynchronous_copies(line):
+    assert find(line).causes[0].name == "missing-barrier"
+
+
 def test_a_sentence_has_three_candidates_each_with_what_tells_it():
     found = find("wrong output after I changed the number of consumer warpgroups in the pipeline")
     assert len(found.candidates) == 3
