@@ -23,13 +23,15 @@ import tilescope as ts
 
 KERNELS = Path(__file__).parent.parent / "tests" / "golden" / "kernels"
 LARGER = Path(__file__).parent / "kernels"
-NAMES = sized(("mm_tma_f16", "attention", "mm_pointers_odd", "softmax", "emitted_gemm_f16"), tiny=("softmax",))
+NAMES = sized(
+    ("mm_tma_f16", "attention", "mm_pointers_odd", "softmax", "emitted_gemm_f16", "histogram"), tiny=("softmax",)
+)
 ROWS = sized(64, tiny=4)  # of softmax and layer norm, 4096 elements each
 WORDS = sized(1 << 20, tiny=1 << 13)  # of element-wise kernels and reductions
 EXTENT = sized(1024, tiny=128)  # of matrices, and of a sequence of attention with two heads of 64
 GOALS_SECONDS = {"mm_tma_f16": 0.5}  # without numba and findings
 FINDINGS_GOAL = 2.0  # ratio to the run without findings
-FINDINGS_FROM_SECONDS = 0.1  # shorter runs have no goal
+FINDINGS_FROM_SECONDS = 0.02  # shorter runs have no goal
 
 
 class Recorded(NamedTuple):

@@ -80,9 +80,8 @@ class LaneClocks:
         self._thread_columns: Columns = np.arange(lane_count)
         self.thread_stamps: Stamps = pack_stamps(0, self._thread_columns, self._time)  # of the current epoch of each
         self._settled: list[int | None] = [None] * _FIRST_ROWS  # by row; None: to be found
-        self._row_found: tuple[LaneNumbers, int | None] | None = (
-            None  # the last answer of _row_of; None: lanes have moved since
-        )
+        # The last answer of _row_of; None: lanes have moved since.
+        self._row_found: tuple[LaneNumbers, int | None] | None = None
         # By group size (a warp, a warpgroup): lanes that have acquired something since their group last converged.
         self._unshared: dict[int, npt.NDArray[np.bool_]] = {}
 

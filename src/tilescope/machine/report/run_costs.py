@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from tilescope.arch import WARP_LANES
@@ -12,9 +13,11 @@ from tilescope.machine.observers.costs import Costs
 from tilescope.machine.program import Program
 from tilescope.smem.op import SmemOp
 from tilescope.smem.report import BankCollision, BankReport, bank_report
+from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 
+_COLLISIONS_KEPT = 4096
 _NO_ADDRESS = 0  # of an inactive lane; ignored
 
 
@@ -97,7 +100,7 @@ def worst_access(tally: Tally) -> WorstAccess | None:
         return None
     inactive = (None,) * (WARP_LANES - len(worst.lane_address))
     lane_address = (*worst.lane_address, *inactive)
-    collision = busiest_collision(_report(worst.kind.shared_op.name, lane_address))
+    collision = _collision_in_lines(worst.kind.shared_op.name, _from_first_line(lane_address))
     return WorstAccess(
         op=worst.kind.shared_op.name,
         wavefronts=worst.cost,
@@ -108,6 +111,18 @@ def worst_access(tally: Tally) -> WorstAccess | None:
         lanes=tuple(sorted(lane for lanes in collision.lanes for lane in lanes)),
         bank=collision.banks[0],
     )
+
+
+def _from_first_line(lane_address: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    """The same lines and banks, from the line of the lowest address on."""
+    start = min(address for address in lane_address if address is not None) & -SMEM_LINE_BYTES
+    return tuple(None if address is None else address - start for address in lane_address)
+
+
+@lru_cache(_COLLISIONS_KEPT)
+def _collision_in_lines(op: str, lane_address: tuple[int | None, ...]) -> BankCollision:
+    """The busiest collision of an access. Instructions of unrolled loops, and further launches, repeat them."""
+    return busiest_collision(_report(op, lane_address))
 
 
 def busiest_collision(report: BankReport) -> BankCollision:
