@@ -144,7 +144,12 @@ def test_a_reader_that_leaves_and_ctrl_c_are_no_errors(tmp_path):
             assert process.wait() in (0, 141)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with subprocess.Popen([*command, "check", str(pipe)], stderr=subprocess.PIPE, text=True) as process:
+    heeding = [
+        "env",
+        "--default-signal=INT",
+        *command,
+    ]  # shells let background jobs ignore Ctrl-C, and so would their children
+    with subprocess.Popen([*heeding, "check", str(pipe)], stderr=subprocess.PIPE, text=True) as process:
         with pipe.open("w"):  # opens once the command reads
             process.send_signal(signal.SIGINT)
             assert process.wait() == 130
