@@ -28,7 +28,7 @@ HAPPENS_BEFORE, ASYNC_SHARED, ASYNC_GLOBAL, EXECUTED, SCOPED = range(5)
 
 
 class VectorClock(NamedTuple):
-    """The content of a release: the clocks of its own cluster, and those of other clusters that it has acquired."""
+    """What a release publishes: the clock of its cluster, and the clocks of other clusters that it has acquired."""
 
     cluster: int
     vectors: Vectors

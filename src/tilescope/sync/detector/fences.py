@@ -181,7 +181,7 @@ class Fences:
         for release in reversed(releases):
             if release.reaches(self._context.number, rank, access.scope):
                 if access.kind == "atomic":
-                    self._context.clocks.acquire(np.array([lane]), release.executed)
+                    self._context.clocks.acquire(np.array([lane]), release.clock.only_executed())
                 self._observe(lane, release)
 
     def _observe(self, lane: int, release: Release) -> None:

@@ -37,11 +37,6 @@ class Release(NamedTuple):
         """This release, with the clock of an earlier one joined in."""
         return self._replace(clock=join_clocks(earlier.clock, self.clock))
 
-    @property
-    def executed(self) -> VectorClock:
-        """The clock for those who observe it without an acquire: what has completed."""
-        return self.clock.only_executed()
-
     def reaches(self, cluster: int, rank: int, scope: int) -> bool:
         """Whether a thread with that scope can acquire it: a release is only as wide as the narrower of both scopes."""
         if self.clock.cluster != cluster:
