@@ -55,7 +55,17 @@ OS_OF_WINDOWS = {
     *("urandom", "utime", "waitpid", "waitstatus_to_exitcode", "write"),
 }
 # What the standard library itself calls on Linux: it has loaded, and goes on as on Linux.
-OS_OF_THE_LIBRARY = {"fchmod", "get_exec_path", "sysconf", "confstr", "pread", "pwrite", "sendfile", "statvfs"}
+OS_OF_THE_LIBRARY = {
+    "fchmod",
+    "get_exec_path",
+    "sysconf",
+    "confstr",
+    "posix_spawn",
+    "pread",
+    "pwrite",
+    "sendfile",
+    "statvfs",
+}
 UNIX_NAMES = {
     "os": [
         name
