@@ -54,6 +54,13 @@ FRAGMENTS = {
     "acquire": COUNT + LANES + "@%p atom.acquire.gpu.global.add.u32 %w, [%a], 0;",
     "relaxed": COUNT + LANES + "@%p atom.relaxed.gpu.global.add.u32 %w, [%a], 1;",
     "fence": "fence.acq_rel.gpu;",
+    "fence and count": LANES + "fence.sc.gpu; " + COUNT + "@%p atom.acquire.gpu.global.add.u32 %w, [%a], 1;",
+    "fence, count, fence": "fence.acq_rel.gpu; " + COUNT + LANES + "@%p atom.relaxed.gpu.global.add.u32 %w, [%a], 1;"
+    " fence.acq_rel.gpu;",
+    "store a flag": COUNT + LANES + "@%p st.release.gpu.global.u32 [%a], 5;",
+    "load a flag": COUNT + LANES + "@%p ld.acquire.gpu.global.u32 %w, [%a];",
+    "store volatile": COUNT + LANES + "@%p st.volatile.global.u32 [%a], 7;",
+    "load volatile": COUNT + LANES + "@%p ld.volatile.global.u32 %w, [%a];",
     "store": DATA + LANES + "@%p st.global.u32 [%a], %v;",
     "load": DATA + LANES + "@%p ld.global.u32 %w, [%a];",
     "store in turn": "setp.eq.u32 %p, %block, {block}; " + DATA + "@%p st.global.u32 [%a], %tid;",
@@ -78,12 +85,15 @@ DRAWS = st.lists(
 )
 
 
-def run_fragments(choices, monkeypatch, least_lanes):
+def run_fragments(choices, monkeypatch, *, at_once):
     """The findings of a kernel of fragments, and whether a release was kept."""
-    monkeypatch.setattr(fences, "LEAST_DEFERRED_LANES", least_lanes)
+    if at_once:
+        monkeypatch.setattr(fences.Fences, "_may_defer", lambda *_: False)
     kept = []
-    add = release_graph.ReleaseGraph.add
-    monkeypatch.setattr(release_graph.ReleaseGraph, "add", lambda self, *args: (kept.append(1), add(self, *args))[1])
+    add = release_graph.ReleaseGraph.add_releases
+    monkeypatch.setattr(
+        release_graph.ReleaseGraph, "add_releases", lambda self, *args: (kept.append(1), add(self, *args))[1]
+    )
     lines = [
         FRAGMENTS[name].format(k=k, m=m, mask=mask, lanes=lanes, block=block)
         for name, k, m, mask, lanes, block in choices
@@ -101,28 +111,26 @@ def run_fragments(choices, monkeypatch, least_lanes):
 def test_a_kept_release_orders_what_one_that_is_joined_at_once_orders(choices):
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(launch_grid, "run_in_lockstep", lambda _: None)
-        at_once, none = run_fragments(choices, monkeypatch, 1 << 30)
+        joined, none = run_fragments(choices, monkeypatch, at_once=True)
         monkeypatch.setattr(launch_grid, "run_in_lockstep", lambda _: None)
-        kept, _ = run_fragments(choices, monkeypatch, 2)
+        kept, _ = run_fragments(choices, monkeypatch, at_once=False)
     assert not none
-    assert kept == at_once
+    assert kept == joined
 
 
-def rules_of(choices, monkeypatch, least_lanes):
-    findings, kept = run_fragments(choices, monkeypatch, least_lanes)
-    assert kept is (least_lanes == 2)
+def rules_of(choices, monkeypatch, at_once):
+    findings, kept = run_fragments(choices, monkeypatch, at_once=at_once)
+    assert kept is not at_once
     return {finding["rule"] for finding in findings}
 
 
-@pytest.mark.parametrize("least_lanes", [2, 1 << 30])
-def test_only_atomics_at_one_word_order_a_load_after_a_store_of_another_block(monkeypatch, least_lanes):
+@pytest.mark.parametrize("at_once", [False, True])
+def test_only_atomics_at_one_word_order_a_load_after_a_store_of_another_block(monkeypatch, at_once):
     """Lane n of block 0 stores a word and counts; lane n of block 1 counts and loads that word."""
     store, load = ("store in turn", 1, 0, 63, 64, 0), ("load in turn", 1, 0, 63, 64, 1)
     at_one_word, between = ("count", 1, 0, 63, 64, 0), ("count", 1, 7, 15, 64, 0)
     elsewhere = ("count apart", 0, 5, 0, 64, 0)  # lane n of block 1 counts where lane n + 5 of block 0 does
-    assert rules_of([store, at_one_word, load], monkeypatch, least_lanes) == set()
-    assert rules_of([store, at_one_word, between, between, load], monkeypatch, least_lanes) == set()
-    assert rules_of([store, elsewhere, load], monkeypatch, least_lanes) == {
-        "run-unused-load"
-    }  # nobody uses what it reads
-    assert rules_of([store, elsewhere, ("barrier", 0, 0, 0, 0, 0), load], monkeypatch, least_lanes) == set()
+    assert rules_of([store, at_one_word, load], monkeypatch, at_once) == set()
+    assert rules_of([store, at_one_word, between, between, load], monkeypatch, at_once) == set()
+    assert rules_of([store, elsewhere, load], monkeypatch, at_once) == {"run-unused-load"}  # nobody uses what it reads
+    assert rules_of([store, elsewhere, ("barrier", 0, 0, 0, 0, 0), load], monkeypatch, at_once) == set()

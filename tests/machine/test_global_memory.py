@@ -9,31 +9,32 @@ from tilescope.machine.decoding import assembly
 from tilescope.machine.edits import second_run
 from tilescope.machine.execution.residency import find_registers, find_residency
 from tilescope.ptx.reader import read_module
-from tilescope.sync.lane_clocks import LaneClocks
+from tilescope.sync import release_graph
 
-COUNTED = """
+IN_TURN = """
     ld.param.u64 %d1, [counter];
     mov.u32 %r1, %tid.x;
     setp.ne.u32 %p1, %r1, 0;
     @%p1 bra END;
     atom.acq_rel.gpu.global.add.u32 %r2, [%d1], 1;
+    ld.global.u32 %r2, [%d1+4];
+    add.u32 %r2, %r2, 1;
+    st.global.u32 [%d1+4], %r2;
+    atom.acq_rel.gpu.global.add.u32 %r2, [%d1], 1;
 END:
 """
 
 
-def test_an_acquire_and_release_of_a_counter_visits_one_earlier_release(monkeypatch):
-    acquired = []
-    acquire = LaneClocks.acquire
-
-    def count(self, lanes, clock):
-        acquired.append(clock.cluster)
-        acquire(self, lanes, clock)
-
-    monkeypatch.setattr(LaneClocks, "acquire", count)
-    counter = np.zeros(1, np.uint32)
-    finished(kernel(COUNTED, ".param .u64 counter"), 32, [counter], blocks=48, seed=1)  # one after another
-    assert counter[0] == 48
-    assert len(acquired) == 47
+@pytest.mark.parametrize("blocks", [12, 48])
+def test_a_load_after_an_acquire_asks_for_the_releases_since_the_last_block_asked(monkeypatch, blocks):
+    visited = []
+    take = release_graph._Walk.take
+    monkeypatch.setattr(release_graph._Walk, "take", lambda self, *args: (visited.append(1), take(self, *args))[1])
+    counts = np.zeros(2, np.uint32)
+    run = finished(kernel(IN_TURN, ".param .u64 counter"), 32, [counts], blocks=blocks, seed=1)  # one after another
+    assert counts.tolist() == [2 * blocks, blocks]
+    assert not run.findings
+    assert len(visited) == 4 * blocks - 5  # the first block's load and atomic have nothing before them
 
 
 def test_more_instructions_than_a_stamp_can_name_are_refused(monkeypatch):

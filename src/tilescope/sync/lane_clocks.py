@@ -23,12 +23,15 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, LaneNumbers
 from tilescope.sync.epoch import COLUMN_END, Columns, Epochs, Stamps, pack_stamps, settled_end, stamp_of_epoch
-from tilescope.sync.release_graph import Nodes, ReleaseGraph, Round
+from tilescope.sync.pending_nodes import PendingNodes
+from tilescope.sync.release_graph import Asking, Indices, Nodes, ReleaseGraph, Releases
 from tilescope.sync.vector_clock import (
     EXECUTED,
     HAPPENS_BEFORE,
     SCOPED,
     Knowledge,
+    Pending,
+    Resolved,
     Vector,
     VectorClock,
     Vectors,
@@ -54,9 +57,10 @@ class LaneClocks:
 
     def __init__(self, cluster: int, lane_count: int, warpgroups: int, *, has_scopes: bool = False) -> None:
         self.cluster = cluster
-        self._releases: ReleaseGraph | None = None  # None: no release is deferred
-        self._deferred: Nodes = np.zeros(lane_count, np.int64)  # by lane: its last release in the graph; 0: none
+        self.pending: PendingNodes | None = None  # None: nothing of the graph of releases was acquired
         self._knowledge: dict[int, Knowledge] = {}  # by row, as long as it does not change
+        self._resolved: dict[int, Resolved] = {}  # by row: what was joined of the graph
+        self._has_released: npt.NDArray[np.bool_] = np.zeros(lane_count, np.bool_)  # by lane: through a word
         self.lane_count = lane_count
         self.has_scopes = has_scopes
         self._vectors = SCOPED + 1 if has_scopes else SCOPED
@@ -120,7 +124,7 @@ class LaneClocks:
 
     def time_known_to(self, lanes: LaneNumbers, column: int, vector: int = HAPPENS_BEFORE) -> Vector:
         """The last epoch of a column that happens before each lane; the column is not its own."""
-        self._join_deferred(lanes)
+        self.join_pending(lanes)
         epochs: Vector = self._rows[self.row_of_lane[lanes], vector, column]
         return epochs
 
@@ -167,6 +171,7 @@ class LaneClocks:
             self._last_joined[new] = dict(self._last_joined[row])
             self._settled[new] = self._settled[row]
             self._knowledge.pop(new, None)
+            self._set_resolved(new, self._resolved.get(row))
             self._lanes_of_row[row] -= count
             self._settle(leaving, new)
             alone.append(new)
@@ -203,14 +208,17 @@ class LaneClocks:
 
     def clock(self, lanes: LaneNumbers, own_epochs: Vector | None = None) -> VectorClock:
         """The join of the clocks of some lanes; of themselves up to now, or up to given epochs."""
+        self.join_pending(lanes)
+        return self._clock(lanes, own_epochs)
+
+    def _clock(self, lanes: LaneNumbers, own_epochs: Vector | None = None) -> VectorClock:
+        """The same, without what is pending."""
         rows = self._rows_of(lanes)
         vectors = self._rows[rows[0]].copy() if len(rows) == 1 else self._rows[rows].max(axis=0)
         others: dict[int, Vectors] = {}
         for row in rows:
             for cluster, other_vectors in self.others[row].items():
                 others[cluster] = later_vectors(others.get(cluster), other_vectors)
-        if self._releases is not None:  # before the own epochs, which would hide them
-            self._releases.join(self._deferred[lanes], self.cluster, vectors, others)
         if own_epochs is None and len(lanes) == self.lane_count:
             self._join_own_of_all(vectors)
         else:
@@ -261,42 +269,88 @@ class LaneClocks:
             for cluster, vectors in clock.others.items():
                 self._join_row(row, cluster, vectors)
 
-    def defer(self, releases: ReleaseGraph, lanes: LaneNumbers, at_words: Nodes) -> None:
-        """Lanes acquire releases of the graph, 0 if there is none, and release: both are joined when somebody asks."""
+    def release_at_barrier(self, lanes: LaneNumbers) -> VectorClock:
+        """The same for a barrier: what is pending stays so, for all lanes that it joins."""
+        clock = self._clock(lanes)
+        if self.pending is not None:
+            resolved = None
+            for row in self._rows_of(lanes):
+                of_row = self._resolved.get(row)
+                if of_row is not None:
+                    resolved = of_row if resolved is None else resolved.join(of_row)
+            clock = clock._replace(
+                pending=Pending(self.pending.acquired.distinct(lanes), self.pending.executed.distinct(lanes), resolved)
+            )
+        self.advance(lanes)
+        return clock
+
+    def use_graph(self, graph: ReleaseGraph) -> PendingNodes:
+        """The nodes of the graph that these threads have acquired."""
+        if self.pending is None:
+            self.pending = PendingNodes(graph, self.lane_count)
+        return self.pending
+
+    def add_releases(
+        self, lanes: LaneNumbers, released: Vector, starts: Indices, at_word: Nodes, words: Nodes | None
+    ) -> None:
+        """Add nodes to the graph: lanes release what they know now, their own epochs up to given ones.
+
+        If they acquire, too (`words` is None), the nodes include all that they know.
+        """
+        pending = self.pending
+        assert pending is not None
         rows = self._rows_of(lanes)
         known_by = None if len(rows) == 1 else np.searchsorted(rows, self.row_of_lane[lanes])
         known = tuple(self._knowledge_of(row) for row in rows)
-        first = releases.next_node
-        before = np.stack([at_words, self._deferred[lanes]])
-        releases.add(Round(self.cluster, lanes, self._own_epochs[lanes], known, known_by, before))
-        self._deferred[lanes] = np.arange(first, first + len(lanes))
-        self._releases = releases
-        self.note_unshared(lanes[at_words > 0])
-        self.advance(lanes)
+        acquired = pending.acquired.by_lane[lanes]
+        executed = pending.executed.by_lane[lanes]
+        first = pending.graph.next_node
+        epochs = self._own_epochs[lanes]
+        pending.graph.add_releases(
+            Releases(self.cluster, lanes, epochs, released, known, known_by, starts, at_word, acquired, executed, words)
+        )
+        self.note_release(lanes)
+        if words is None:
+            pending.acquired.put(lanes, np.arange(first, first + len(lanes)))
+            pending.executed.clear(lanes)
 
     def _knowledge_of(self, row: int) -> Knowledge:
         """A copy of a row; the same one as long as the row does not change."""
         knowledge = self._knowledge.get(row)
         if knowledge is None:
-            knowledge = Knowledge(self._rows[row].copy(), dict(self.others[row]), self.lane_count)
+            knowledge = Knowledge.of(self._rows[row], self.others[row], self.lane_count)
             self._knowledge[row] = knowledge
         return knowledge
 
-    def _join_deferred(self, lanes: LaneNumbers) -> None:
+    def join_pending(self, lanes: LaneNumbers) -> None:
         """Somebody asks what happens before some lanes: join what they have acquired."""
-        if self._releases is None:
+        pending = self.pending
+        if pending is None:
             return
-        for lane in lanes[self._deferred[lanes] > 0].tolist():
-            row = self._rows_alone(np.array([lane]))[0]
+        for group, acquired, executed in pending.groups(lanes, self.row_of_lane):
+            row = self._rows_alone(group)[0]
             self._change(row)
-            self._releases.join(self._deferred[[lane]], self.cluster, self._rows[row], self.others[row])
-            self._deferred[lane] = 0
-        self._forget_graph()
+            resolved = self._resolved.get(row) or Resolved(np.zeros(self.lane_count, np.int32), {})
+            resolved = Resolved(resolved.epochs.copy(), dict(resolved.words))
+            pending.graph.join(Asking(self.cluster, self._rows[row], self.others[row], resolved), acquired, executed)
+            self._resolved[row] = resolved
+            pending.clear(group)
 
-    def _forget_graph(self) -> None:
-        """Leave the graph once nothing is deferred."""
-        if not self._deferred.any():
-            self._releases = None
+    def _set_resolved(self, row: int, resolved: Resolved | None) -> None:
+        if resolved is not None:
+            self._resolved[row] = resolved
+        else:
+            self._resolved.pop(row, None)
+
+    def _may_learn_of_others(self, lanes: LaneNumbers) -> bool:
+        """Whether something pending may order what other threads of the cluster did before some lanes."""
+        if self.pending is None:
+            return False
+        return int(self._has_released.sum()) > int(self._has_released[lanes].sum())
+
+    def note_release(self, lanes: LaneNumbers) -> None:
+        """Lanes have released something through a word."""
+        self._has_released[lanes] = True
 
     def _change(self, row: int) -> None:
         """A row changes: forget what was computed of it."""
@@ -345,10 +399,11 @@ class LaneClocks:
         self._change(new)
         self.others[new] = dict(clock.others)
         self._last_joined[new] = {}
+        self._set_resolved(new, clock.pending.resolved)
         self._settle(lanes, new)
-        if self._releases is not None:  # the clock includes what these lanes have acquired
-            self._deferred[lanes] = 0
-            self._forget_graph()
+        if self.pending is not None:
+            self.pending.acquired.put_all(lanes, clock.pending.acquired)
+            self.pending.executed.put_all(lanes, clock.pending.executed)
 
     def note_unshared(self, lanes: LaneNumbers) -> None:
         """Some lanes acquired or waited for something: the rest of their group gets it, in time, when it converges."""
@@ -365,7 +420,8 @@ class LaneClocks:
 
     def converge(self, lanes: LaneNumbers, group_lanes: int) -> None:
         """Lanes of a group converge: each lane's completed accesses count as completed for all of them."""
-        self._join_deferred(lanes)
+        if self._may_learn_of_others(lanes):
+            self.join_pending(lanes)
         row = self._row_of(lanes)
         if row is None:
             executed = self._rows[self._rows_of(lanes), EXECUTED].max(axis=0)
@@ -400,7 +456,7 @@ class LaneClocks:
 
         That includes what they have acquired from other clusters: the fence may be the reader's.
         """
-        self._join_deferred(lanes)
+        self.join_pending(lanes)
         for vector in fenced:
             rows = self._rows_of(lanes)
             if any(self._has_unfenced(row, vector) for row in rows):
@@ -427,21 +483,25 @@ class LaneClocks:
         self, lanes: LaneNumbers, columns: Columns, epochs: Epochs, vector: int = HAPPENS_BEFORE
     ) -> npt.NDArray[np.bool_]:
         """For each lane one or several columns and epochs: whether they happen before what it does now."""
-        self._join_deferred(lanes)
-        row = self._row_of(lanes)
-        if row is not None:
-            is_before = self._rows[row, vector][columns] >= epochs
-        elif columns.ndim > 1:
-            is_before = self._rows[self.row_of_lane[lanes][:, None], vector, columns] >= epochs
-        else:
-            is_before = self._rows[self.row_of_lane[lanes], vector, columns] >= epochs
+        is_before = self._is_before(lanes, columns, epochs, vector)
         if is_before.all():
-            return np.asarray(is_before)
+            return is_before
         own_lanes = lanes[:, None] if columns.ndim > 1 else lanes
         is_own = (columns < self.first_warpgroup) & (columns % self.lane_count == own_lanes)
         own_columns = np.minimum(columns, self.first_warpgroup - 1)
-        is_done = (columns < self.lane_count) | (self.own[own_columns] >= epochs)
-        return np.asarray(is_before | (is_own & is_done))
+        is_own &= (columns < self.lane_count) | (self.own[own_columns] >= epochs)
+        is_before |= is_own
+        if self.pending is not None and not is_before.all():
+            self.join_pending(lanes)
+            is_before = self._is_before(lanes, columns, epochs, vector) | is_own
+        return is_before
+
+    def _is_before(self, lanes: LaneNumbers, columns: Columns, epochs: Epochs, vector: int) -> npt.NDArray[np.bool_]:
+        row = self._row_of(lanes)
+        if row is not None:
+            return np.asarray(self._rows[row, vector][columns] >= epochs)
+        rows = self.row_of_lane[lanes]
+        return np.asarray(self._rows[rows[:, None] if columns.ndim > 1 else rows, vector, columns] >= epochs)
 
     def settled(self, lanes: LaneNumbers) -> int:
         """All stamps of threads below this are sure to happen before each of some lanes."""
@@ -466,14 +526,19 @@ class LaneClocks:
 
     def has_completed_for(self, lane: int, cluster: int, other_lane: int, epoch: int) -> bool:
         """Whether what a lane of any cluster did at an epoch has completed before what this lane does now."""
-        self._join_deferred(np.array([lane]))
+        if self._has_completed_for(lane, cluster, other_lane, epoch):
+            return True
+        self.join_pending(np.array([lane]))
+        return self._has_completed_for(lane, cluster, other_lane, epoch)
+
+    def _has_completed_for(self, lane: int, cluster: int, other_lane: int, epoch: int) -> bool:
         row = self.row_of_lane[lane]
         vectors = self._rows[row] if cluster == self.cluster else self.others[row].get(cluster)
         return vectors is not None and bool(vectors[[HAPPENS_BEFORE, EXECUTED], other_lane].max() >= epoch)
 
     def view(self, lane: int) -> Vectors:
         """The clock of one lane, its own columns included."""
-        self._join_deferred(np.array([lane]))
+        self.join_pending(np.array([lane]))
         vectors = self._rows[self.row_of_lane[lane]].copy()
         columns = np.arange(OWN_KINDS) * self.lane_count + lane
         vectors[:, columns] = np.maximum(vectors[:, columns], self._own[:, columns])
@@ -483,7 +548,7 @@ class LaneClocks:
 
     def warpgroup_view(self, lanes: LaneNumbers, warp_lanes: int) -> Vectors:
         """The clock of a warpgroup: what happens before some lane of each of its warps."""
-        self._join_deferred(lanes)
+        self.join_pending(lanes)
         row = self._row_of(lanes)
         if row is not None:
             shared: Vectors = self._rows[row]

@@ -1,17 +1,19 @@
 """What atomics release and acquire, kept as a graph until somebody asks what it orders.
 
-An atomic with acquire and release hands on a vector clock in every lane, through as many words. Few kernels ever ask for them: the
-counts of a histogram order nothing. So each release is a node, and its clock is found when a thread needs it.
+An atomic that releases hands on a vector clock in every lane, through as many words. Few kernels ever ask for them: the counts of
+a histogram order nothing, and of all blocks that count in the last one asks. So each release is a node, and its clock is found when a
+thread needs it.
 
-    node     the release of one lane at one word: the thread's epoch, its clock without what it acquired since the last
-             question (`Knowledge`), and the two nodes before it: the last one at the word, the last one of the lane
+    node     the release of one lane at one word: what its thread had read as a clock at that moment (`Knowledge`), the epoch
+             that it released, and the nodes before it: at the word, and those that the lane had acquired
 
     block 0, lane 5     node 7    word 0x40       before: —, —
     block 1, lane 9     node 135  word 0x40       before: 7, —
     block 1, lane 9     node 263  word 0x88       before: 70, 135
 
 The clock of node 263 is the join of what its lane knew, and of nodes 70, 135 and 7. A question goes from the newest node to the oldest
-one, and leaves out what the asking thread knows already.
+one, and leaves out what the asking thread has joined already. What a relaxed atomic observes orders only execution until
+a fence: such nodes are a lane's `executed` ones.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from tilescope.sync.vector_clock import (
     EXECUTED,
     HAPPENS_BEFORE,
     Knowledge,
+    Resolved,
     Vector,
     VectorClock,
     Vectors,
@@ -37,24 +40,56 @@ Nodes = npt.NDArray[np.int64]
 NO_NODE = 0
 _MOST_BYTES = 1 << 28
 _FIRST_ROUNDS = 64
+_NOBODY = 0  # the number of no cluster
+Indices = npt.NDArray[np.intp]
 
 
-class Round(NamedTuple):
-    """The nodes that one atomic of one cluster adds, by lane."""
+class Releases(NamedTuple):
+    """The nodes that one atomic of one cluster adds, by lane; those at one word follow each other in their order."""
 
     cluster: int
     lanes: LaneNumbers
-    epochs: Vector
+    epochs: Vector  # when each lane released: who has joined what it knew in a later one has joined this, too
+    released: Vector  # the same, or that of the lane's last fence
     known: tuple[Knowledge, ...]
     known_by: LaneNumbers | None  # which of them, by lane; None: all know the same
-    before: Nodes  # (2, lanes): at the word, of the lane
+    starts: Indices  # the first index of the same word
+    at_word: Nodes  # the node before at the word, if this atomic did not add it
+    acquired: Nodes
+    executed: Nodes
+    words: Nodes | None  # which word, if the atomic has not acquired what was released there; None: it has
+
+    @property
+    def size_bytes(self) -> int:
+        """About what its arrays take."""
+        return 8 * len(self.lanes) * (len(self) - 3)
+
+
+class Joins(NamedTuple):
+    """Nodes that are the join of others, and nothing else."""
+
+    before: Nodes  # (2 or more, nodes)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its array."""
+        return self.before.nbytes
+
+
+class Asking(NamedTuple):
+    """Who asks, and what it knows; all of it is changed in place."""
+
+    cluster: int
+    vectors: Vectors
+    others: dict[int, Vectors]
+    resolved: Resolved
 
 
 class ReleaseGraph:
     """The deferred releases of a launch."""
 
     def __init__(self) -> None:
-        self._rounds: list[Round] = []
+        self._rounds: list[Releases | Joins] = []
         self._firsts: Nodes = np.zeros(_FIRST_ROUNDS, np.int64)  # by round
         self._size_bytes = 0
         self._newest_known: tuple[Knowledge, ...] = ()
@@ -65,116 +100,236 @@ class ReleaseGraph:
         """Whether further releases must be joined at once: memory is limited."""
         return self._size_bytes > _MOST_BYTES
 
-    def add(self, added: Round) -> None:
+    def add_releases(self, added: Releases) -> None:
         """One atomic of some lanes; their nodes are numbered from `next_node` on."""
-        if len(self._rounds) == len(self._firsts):
-            self._firsts = np.concatenate([self._firsts, np.zeros_like(self._firsts)])
-        self._firsts[len(self._rounds)] = self.next_node
-        self._rounds.append(added)
-        self.next_node += len(added.lanes)
-        self._size_bytes += added.before.nbytes + added.epochs.nbytes
+        self._add(added, len(added.lanes))
         if added.known != self._newest_known:
             self._newest_known = added.known
             self._size_bytes += sum(knowledge.vectors.nbytes for knowledge in added.known)
 
-    def clock(self, node: int) -> VectorClock:
-        """What a node released."""
-        found = self._rounds[int(self._rounds_of(np.array([node]))[0])]
-        vectors = np.zeros_like(found.known[0].vectors)
-        others: dict[int, Vectors] = {}
-        self.join(np.array([node]), found.cluster, vectors, others)
-        return VectorClock(found.cluster, vectors, others)
+    def add_joins(self, before: Nodes) -> Nodes:
+        """Nodes that join those of each column."""
+        first = self.next_node
+        self._add(Joins(before), before.shape[1])
+        return np.arange(first, self.next_node)
 
-    def _rounds_of(self, nodes: Nodes) -> Nodes:
+    def _add(self, added: Releases | Joins, count: int) -> None:
+        if len(self._rounds) == len(self._firsts):
+            self._firsts = np.concatenate([self._firsts, np.zeros_like(self._firsts)])
+        self._firsts[len(self._rounds)] = self.next_node
+        self._rounds.append(added)
+        self.next_node += count
+        self._size_bytes += added.size_bytes
+
+    def clock(self, node: int) -> VectorClock:
+        """What a release has published, and all others at its word before it."""
+        found = self._rounds[int(self._rounds_of(np.array([node]))[0])]
+        assert isinstance(found, Releases)
+        asking = Asking(_NOBODY, np.zeros((0, 0), np.int32), {}, Resolved(np.zeros(0, np.int32), {}))
+        self.join(asking, np.array([node]))
+        vectors = asking.others.pop(found.cluster)
+        return VectorClock(found.cluster, vectors, asking.others)
+
+    def _rounds_of(self, nodes: Nodes) -> Indices:
         return np.searchsorted(self._firsts[: len(self._rounds)], nodes, side="right") - 1
 
-    def join(self, nodes: Nodes, cluster: int, vectors: Vectors, others: dict[int, Vectors]) -> None:
-        """Join the clocks of nodes into that of somebody of a cluster: `vectors` in place, `others` by cluster."""
-        walk = _Walk(cluster, vectors, others)
-        self._wait(walk, nodes)
+    def join(self, asking: Asking, acquired: Nodes, executed: Nodes | None = None) -> None:
+        """Join the clocks of nodes into that of somebody; of some nodes only what has been executed."""
+        walk = _Walk(asking)
+        self._wait(walk, acquired, is_executed=False)
+        if executed is not None:
+            self._wait(walk, executed, is_executed=True)
         while walk.rounds:
             number = -heapq.heappop(walk.rounds)
             found = self._rounds[number]
-            chosen = walk.take(number, found)
-            if len(chosen):
-                self._wait(walk, found.before[:, chosen].ravel())
-        walk.join_epochs()
+            if isinstance(found, Joins):
+                for is_executed in (False, True):
+                    self._wait(walk, found.before[:, walk.take_joins(number, found, is_executed)], is_executed)
+                continue
+            taken = walk.take(number, found, int(self._firsts[number]))
+            self._wait(walk, found.acquired[taken.unknown], is_executed=False)
+            self._wait(walk, found.executed[taken.unknown], is_executed=True)
+            for is_executed, indices in zip((False, True), taken.at_words, strict=True):
+                self._wait(walk, found.at_word[found.starts[indices]], is_executed)
+        walk.finish()
 
-    def _wait(self, walk: _Walk, nodes: Nodes) -> None:
+    def _wait(self, walk: _Walk, nodes: Nodes, is_executed: bool) -> None:
         """Let nodes wait for their turn, by round."""
         nodes = nodes[nodes != NO_NODE]
         if not len(nodes):
             return
         rounds = self._rounds_of(nodes)
+        if len(nodes) == 1:
+            walk.wait(int(rounds[0]), nodes - self._firsts[rounds], is_executed)
+            return
         for number in np.unique(rounds).tolist():
-            walk.wait(number, nodes[rounds == number] - self._firsts[number])
+            walk.wait(number, nodes[rounds == number] - self._firsts[number], is_executed)
+
+
+class _Round:
+    """How far a walk has come at the nodes of one round."""
+
+    __slots__ = ("is_visited", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: tuple[list[Nodes], list[Nodes]] = ([], [])  # those that were acquired, and executed
+        self.is_visited: list[npt.NDArray[np.bool_] | None] = [None, None]
+
+    def take(self, is_executed: bool, count: int) -> Indices:
+        """The indices that wait, each once in a walk."""
+        waiting = self.waiting[is_executed]
+        if not waiting:
+            return np.zeros(0, np.intp)
+        visited = self.is_visited[is_executed]
+        if visited is None:
+            visited = self.is_visited[is_executed] = np.zeros(count, np.bool_)
+        indices = waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
+        waiting.clear()
+        if count > 1:
+            indices = np.unique(indices)
+        indices = indices[~visited[indices]]
+        visited[indices] = True
+        return indices
+
+
+class _Taken(NamedTuple):
+    """Releases of a round that a walk goes on from."""
+
+    unknown: Indices  # of whose lanes something may not be known yet
+    at_words: tuple[Indices, Indices]  # before which something at the word may not be: acquired, and executed
 
 
 class _Walk:
-    """A way through the graph from the newest nodes to the oldest."""
+    """A way through the graph from the newest nodes to the oldest.
 
-    def __init__(self, cluster: int, vectors: Vectors, others: dict[int, Vectors]) -> None:
+    Whatever a lane knows of its own cluster may be known without what was acquired with it (`Asking.resolved`), so all that would
+    hide nodes is joined at the end.
+    """
+
+    def __init__(self, asking: Asking) -> None:
         self.rounds: list[int] = []  # a heap of those that wait, negated: the newest comes first
-        self._cluster = cluster
-        self._vectors = vectors
-        self._others = others
-        self._waiting: dict[int, list[LaneNumbers]] = {}  # by round: indices of lanes
-        self._visited: dict[int, npt.NDArray[np.bool_]] = {}
-        self._epochs: dict[int, Vector] = {}  # by cluster and lane: of the nodes on the way
-        self._joined: set[int] = set()  # ids of what was joined
+        self._asking = asking
+        self._found: dict[int, _Round] = {}
+        self._epochs: dict[int, Vectors] = {}  # by cluster: HAPPENS_BEFORE and EXECUTED, by lane
+        self._resolved = np.zeros_like(asking.resolved.epochs)
+        self._words: dict[int, int] = {}
+        self._known: dict[int, tuple[int, Knowledge]] = {}  # by id: with its cluster
+        self._executed: dict[int, tuple[int, Knowledge]] = {}  # the same, of which only what was executed counts
 
-    def wait(self, number: int, indices: LaneNumbers) -> None:
+    def wait(self, number: int, indices: Nodes, is_executed: bool) -> None:
         """Let nodes of one round wait."""
-        waiting = self._waiting.get(number)
-        if waiting is None:
+        found = self._found.get(number)
+        if found is None:
+            found = self._found[number] = _Round()
+        if not found.waiting[0] and not found.waiting[1]:
             heapq.heappush(self.rounds, -number)
-            waiting = self._waiting[number] = []
-        waiting.append(indices)
+        found.waiting[is_executed].append(indices)
 
-    def take(self, number: int, found: Round) -> LaneNumbers:
-        """Join what the waiting nodes of a round add; their indices, without those that were known or visited."""
-        visited = self._visited.get(number)
-        if visited is None:
-            visited = self._visited[number] = np.zeros(len(found.lanes), np.bool_)
-        indices = np.unique(np.concatenate(self._waiting.pop(number)))
-        indices = indices[~visited[indices]]
-        visited[indices] = True
-        clock = self._clock_of(found.cluster)
-        if clock is not None:  # whoever knows an epoch knows what was released at its end
-            indices = indices[clock[HAPPENS_BEFORE, found.lanes[indices]] < found.epochs[indices]]
-        if not len(indices):
+    def take_joins(self, number: int, found: Joins, is_executed: bool) -> Indices:
+        """The joins of a round that wait."""
+        return self._found[number].take(is_executed, found.before.shape[1])
+
+    def take(self, number: int, found: Releases, first: int) -> _Taken:
+        """Note what the waiting releases of a round add, without what was known or visited."""
+        waiting = self._found[number]
+        count = len(found.lanes)
+        acquired, executed = (
+            self._without_known_words(found, _with_those_before(waiting.take(is_executed, count), found.starts), first)
+            for is_executed in (False, True)
+        )
+        unknown = self._unknown(found, acquired)
+        if len(unknown):
+            self._note(found, unknown, self._known)
+            lanes = found.lanes[unknown]
+            self._later_epochs(found, HAPPENS_BEFORE, lanes, found.released[unknown])
+            self._later_epochs(found, 1, lanes, found.epochs[unknown])
+            if found.cluster == self._asking.cluster:
+                self._resolved[lanes] = np.maximum(self._resolved[lanes], found.epochs[unknown])
+        only_executed = self._unknown(found, executed)
+        if len(only_executed):
+            self._note(found, only_executed, self._executed)
+            self._later_epochs(found, 1, found.lanes[only_executed], found.epochs[only_executed])
+        if found.words is None:
+            return _Taken(unknown, (unknown, only_executed))
+        for word, node in zip(found.words[acquired].tolist(), (first + acquired).tolist(), strict=True):
+            if node > self._words.get(word, NO_NODE):
+                self._words[word] = node
+        return _Taken(unknown, (acquired, executed))
+
+    def _without_known_words(self, found: Releases, indices: Indices, first: int) -> Indices:
+        """Without those that are known, and all before them at their words."""
+        words = self._asking.resolved.words
+        if found.words is None or not words or not len(indices):
             return indices
+        nodes = first + indices
+        known = [words.get(word, NO_NODE) for word in found.words[indices].tolist()]
+        return indices[nodes > np.array(known)]
+
+    def _unknown(self, found: Releases, indices: Indices) -> Indices:
+        """Those releases of whose lanes something may not be known yet."""
+        if found.cluster == self._asking.cluster:
+            resolved: Vector | None = self._asking.resolved.epochs
+        else:
+            vectors = self._asking.others.get(found.cluster)
+            resolved = None if vectors is None else vectors[HAPPENS_BEFORE]
+        if resolved is None or not len(indices):
+            return indices
+        return indices[resolved[found.lanes[indices]] < found.epochs[indices]]
+
+    def _later_epochs(self, found: Releases, row: int, lanes: LaneNumbers, epochs: Vector) -> None:
+        """Note epochs of lanes: those that happen before, and those that were executed."""
+        noted = self._epochs.get(found.cluster)
+        if noted is None:
+            noted = self._epochs[found.cluster] = np.zeros((2, found.known[0].lane_count), np.int32)
+        noted[row, lanes] = np.maximum(noted[row, lanes], epochs)
+
+    def _note(self, found: Releases, indices: Indices, known: dict[int, tuple[int, Knowledge]]) -> None:
+        """Note what lanes knew; what they knew of other clusters hides nothing."""
         numbers = [0] if found.known_by is None else np.unique(found.known_by[indices]).tolist()
-        for known_number in numbers:
-            self._join(found.cluster, found.known[known_number])
-        lanes = found.lanes[indices]
-        epochs = self._epochs.get(found.cluster)
-        if epochs is None:
-            epochs = self._epochs[found.cluster] = np.zeros(found.known[0].lane_count, np.int32)
-        epochs[lanes] = np.maximum(epochs[lanes], found.epochs[indices])
-        return indices
+        for number in numbers:
+            knowledge = found.known[number]
+            if id(knowledge) in known:
+                continue
+            known[id(knowledge)] = (found.cluster, knowledge)
+            if known is self._known:
+                for cluster, vectors in knowledge.others.items():
+                    self._join(cluster, vectors)
 
-    def _clock_of(self, cluster: int) -> Vectors | None:
-        return self._vectors if cluster == self._cluster else self._others.get(cluster)
-
-    def _join(self, cluster: int, known: Knowledge) -> None:
-        if id(known) in self._joined:
-            return
-        self._joined.add(id(known))
-        self._join_vectors(cluster, known.vectors)
-        for other, vectors in known.others.items():
-            self._join_vectors(other, vectors)
-
-    def _join_vectors(self, cluster: int, vectors: Vectors) -> None:
-        if cluster == self._cluster:
-            part = self._vectors[:, : vectors.shape[1]]
+    def _join(self, cluster: int, vectors: Vectors) -> None:
+        asking = self._asking
+        if cluster == asking.cluster:
+            part = asking.vectors[:, : vectors.shape[1]]
             np.maximum(part, vectors, out=part)
         else:
-            self._others[cluster] = later_vectors(self._others.get(cluster), vectors)
+            asking.others[cluster] = later_vectors(asking.others.get(cluster), vectors)
 
-    def join_epochs(self) -> None:
-        """Join the epochs of all nodes on the way, at its end: on the way they would hide what comes before them."""
+    def finish(self) -> None:
+        """Join what was noted on the way."""
+        for cluster, knowledge in self._known.values():
+            self._join(cluster, knowledge.spread())
+        for cluster, knowledge in self._executed.values():
+            vectors = knowledge.spread()
+            vectors[:EXECUTED] = 0
+            vectors[EXECUTED + 1 :] = 0
+            self._join(cluster, vectors)
         for cluster, epochs in self._epochs.items():
-            vectors = np.zeros((EXECUTED + 1, len(epochs)), np.int32)
+            vectors = np.zeros((EXECUTED + 1, epochs.shape[1]), np.int32)
             vectors[[HAPPENS_BEFORE, EXECUTED]] = epochs
-            self._join_vectors(cluster, vectors)
+            self._join(cluster, vectors)
+        epochs = self._asking.resolved.epochs
+        np.maximum(epochs, self._resolved, out=epochs)
+        self._asking.resolved.words.update(self._words)
+
+
+def _with_those_before(indices: Indices, starts: Indices) -> Indices:
+    """Nodes, and those before them at the same words.
+
+    >>> _with_those_before(np.array([1, 4]), np.array([0, 0, 2, 3, 3])).tolist()
+    [0, 1, 3, 4]
+    """
+    if len(starts) == 1 or not len(indices):
+        return indices
+    begins_and_ends = np.zeros(len(starts) + 1, np.intp)
+    np.add.at(begins_and_ends, starts[indices], 1)
+    np.subtract.at(begins_and_ends, indices + 1, 1)
+    return np.flatnonzero(np.cumsum(begins_and_ends[:-1]))

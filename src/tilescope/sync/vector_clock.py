@@ -27,12 +27,45 @@ Vectors = npt.NDArray[
 HAPPENS_BEFORE, ASYNC_SHARED, ASYNC_GLOBAL, EXECUTED, SCOPED = range(5)
 
 
+class Resolved(NamedTuple):
+    """The part of a graph of releases (release_graph.py) that a clock includes already."""
+
+    epochs: Vector  # by lane of the cluster: the last one of which all is known that the lane knew
+    words: dict[int, int]  # by word: the last node of which all is known
+
+    def join(self, other: Resolved) -> Resolved:
+        """What either includes."""
+        words = dict(self.words)
+        for word, node in other.words.items():
+            words[word] = max(words.get(word, 0), node)
+        return Resolved(np.maximum(self.epochs, other.epochs), words)
+
+
+class Pending(NamedTuple):
+    """Nodes of a graph of releases that a clock includes, and whose own clocks nobody has asked for yet."""
+
+    acquired: frozenset[int]
+    executed: frozenset[int]  # only what was executed happens before
+    resolved: Resolved | None
+
+    def join(self, other: Pending) -> Pending:
+        """What either includes."""
+        resolved = self.resolved or other.resolved
+        if self.resolved is not None and other.resolved is not None and self.resolved is not other.resolved:
+            resolved = self.resolved.join(other.resolved)
+        return Pending(self.acquired | other.acquired, self.executed | other.executed, resolved)
+
+
+NOTHING_PENDING = Pending(frozenset(), frozenset(), None)
+
+
 class VectorClock(NamedTuple):
     """What a release publishes: the clock of its cluster, and the clocks of other clusters that it has acquired."""
 
     cluster: int
     vectors: Vectors
     others: dict[int, Vectors]  # by cluster
+    pending: Pending = NOTHING_PENDING  # of a barrier
 
     @property
     def known(self) -> Vector:
@@ -74,16 +107,31 @@ def join_clocks(one: VectorClock | None, other: VectorClock) -> VectorClock:
     others = dict(one.others)
     for cluster, vectors in other.others.items():
         others[cluster] = later_vectors(others.get(cluster), vectors)
-    return VectorClock(one.cluster, later_vectors(one.vectors, other.vectors), others)
+    pending = one.pending.join(other.pending)
+    return VectorClock(one.cluster, later_vectors(one.vectors, other.vectors), others, pending)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Knowledge:
-    """What threads with one row know, at one moment; without their own columns."""
+    """What threads with one row know, at one moment; without their own columns, and without columns of zeros."""
 
     vectors: Vectors
+    columns: npt.NDArray[np.intp]
     others: dict[int, Vectors]  # by cluster
     lane_count: int
+
+    @classmethod
+    def of(cls, vectors: Vectors, others: dict[int, Vectors], lane_count: int) -> Knowledge:
+        """A copy of a row."""
+        columns = np.flatnonzero(vectors.any(axis=0))
+        return cls(vectors[:, columns], columns, dict(others), lane_count)
+
+    def spread(self) -> Vectors:
+        """The vectors with all columns."""
+        last = int(self.columns[-1]) + 1 if len(self.columns) else 0
+        vectors = np.zeros((len(self.vectors), max(last, self.lane_count)), np.int32)
+        vectors[:, self.columns] = self.vectors
+        return vectors
 
 
 def later_vectors(one: Vectors | None, other: Vectors) -> Vectors:

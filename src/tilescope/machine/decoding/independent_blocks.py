@@ -55,6 +55,9 @@ _COMMUTING = frozenset({"add", "min", "max", "and", "or", "xor"})
 _INTEGERS = frozenset({"b32", "b64", "s32", "s64", "u32", "u64"})
 _SHARED = frozenset({"shared", "shared::cta"})
 _FENCES = frozenset({"fence", "membar"})
+_OTHER_FENCES = frozenset({"proxy", "cta", "cluster", "mbarrier_init"})
+_WAITS = frozenset({"nanosleep", "call", "trap"})
+_ASYNCHRONOUS = frozenset({"bulk", "async"})
 
 
 def are_blocks_independent(program: Program) -> bool:
@@ -74,6 +77,24 @@ def are_blocks_independent(program: Program) -> bool:
         elif instruction.name not in _FENCES or "proxy" in instruction.modifiers:
             return False
     return not any(_takes_lock(program.instructions[start:end]) for start, end in _find_loops(program))
+
+
+def do_threads_work_alone(program: Program) -> bool:
+    """Whether threads do everything themselves: no copy, product or mbarrier works for them, and each fence reaches the whole grid."""
+    accesses = program.fact(decode_accesses)
+    for pc, instruction in enumerate(program.instructions):
+        if instruction is None or instruction.name in _PLAIN or instruction.name in _WAITS:
+            continue
+        words = instruction.modifiers
+        if instruction.name in _ACCESSES:
+            if accesses[pc] is None or not _ASYNCHRONOUS.isdisjoint(words):
+                return False
+        elif instruction.name in _FENCES:
+            if not _OTHER_FENCES.isdisjoint(words):
+                return False
+        elif instruction.name not in _BARRIERS or "cluster" in words:
+            return False
+    return True
 
 
 def changes_global_words(program: Program) -> bool:

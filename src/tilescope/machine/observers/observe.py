@@ -11,7 +11,7 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.decoding.access_decoder import cell_bytes, decode_accesses
 from tilescope.machine.decoding.control_flow import ControlFlow
 from tilescope.machine.decoding.dataflow import find_decisions, stores_of_sums
-from tilescope.machine.decoding.independent_blocks import are_blocks_independent
+from tilescope.machine.decoding.independent_blocks import do_threads_work_alone
 from tilescope.machine.execution.collective import Collective, names_all_lanes
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.smem_watch import SmemWatch
@@ -54,7 +54,7 @@ def _find_facts(program: Program) -> ProgramFacts:
     scopes = _find_scopes(accesses)
     return ProgramFacts(
         accesses=accesses,
-        may_defer_releases=scopes is None and program.fact(are_blocks_independent),
+        may_defer_releases=scopes is None and program.fact(do_threads_work_alone),
         has_flag_loads=any(access is not None and access.is_flag_load for access in accesses),
         tensor_operations=operations,
         map_edits=_tensormap_pcs(program, "replace"),

@@ -77,7 +77,7 @@ class ProgramFacts(NamedTuple):
 
     accesses: Sequence[AccessSemantics | None]
     has_flag_loads: bool  # strong loads, through which threads may synchronize
-    may_defer_releases: bool  # no asynchronous work, no strong loads, and no scope narrower than .gpu
+    may_defer_releases: bool  # no asynchronous work, and no scope narrower than .gpu
     tensor_operations: Mapping[int, How]  # of tcgen05 instructions
     map_edits: frozenset[int]  # tensormap.replace
     map_copies: frozenset[int]  # tensormap.cp_fenceproxy

@@ -16,15 +16,16 @@ from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.releases import Release, SyncWords
 from tilescope.sync.memory_scope import GPU
-from tilescope.sync.release_graph import NO_NODE, ReleaseGraph
+from tilescope.sync.pending_nodes import LaneNodes
+from tilescope.sync.release_graph import NO_NODE, Indices, Nodes, ReleaseGraph
 from tilescope.sync.vector_clock import VectorClock
 
 if TYPE_CHECKING:
     from tilescope.sync.detector.stale_reads import StaleReads
 
 
-LEAST_DEFERRED_LANES = 8
 _POLLED_WORDS = 8  # of one poll that are remembered
+_ADDRESS_BITS = 50
 
 
 class _LaneWord(NamedTuple):
@@ -33,6 +34,37 @@ class _LaneWord(NamedTuple):
     flags: int  # id of the words' table: of shared or of global memory
     address: int
     lane: int
+
+
+class Observed(NamedTuple):
+    """What relaxed accesses of some lanes observed, and no fence has acquired yet."""
+
+    releases: list[Release]
+    nodes: frozenset[int]  # of the graph of releases
+
+    def join(self, other: Observed) -> Observed:
+        """What either has."""
+        return Observed(self.releases + other.releases, self.nodes | other.nodes)
+
+
+NOTHING_OBSERVED = Observed([], frozenset())
+
+
+class _Turns(NamedTuple):
+    """The lanes of an atomic in the order of their words, and at each word in the order in which they execute."""
+
+    order: Indices
+    is_first: npt.NDArray[np.bool_]  # at its word
+    starts: Indices  # by place in the order: that of the first lane at the same word
+
+    @classmethod
+    def of(cls, addresses: Addresses) -> _Turns:
+        order = np.argsort(addresses, kind="stable")
+        in_order = addresses[order]
+        is_first = np.ones(len(order), np.bool_)
+        is_first[1:] = in_order[1:] != in_order[:-1]
+        places = np.flatnonzero(is_first)
+        return cls(order, is_first, places[np.cumsum(is_first) - 1])
 
 
 class Fences:
@@ -46,6 +78,7 @@ class Fences:
         self.epochs: npt.NDArray[np.int32] = np.zeros((GPU + 1, lanes), np.int32)
         # By lane, then by id: releases that relaxed loads observed, acquired at the next fence of the lane.
         self._seen: dict[int, dict[int, Release]] = {}
+        self._seen_nodes: LaneNodes | None = None  # the same, of the graph of releases
         self._known: dict[_LaneWord, int] = {}  # all releases up to this number happen before the lane
 
     @cached_property
@@ -68,7 +101,7 @@ class Fences:
         poll = self._context.poll_at(self._context.pc)
         if flags.space == "global" and not poll.has_passed and len(poll.words) < _POLLED_WORDS:
             poll.words.update(addresses[:_POLLED_WORDS].tolist())
-        if not flags.releases and not flags.before:
+        if not flags.releases and not flags.before and not flags.deferred:
             return stale_values
         for place, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
             releases = flags.at(address)
@@ -76,9 +109,14 @@ class Fences:
             if unseen is not None and unseen.value is not None:
                 stale_values[place] = unseen.value
                 releases = list(reversed(unseen.releases.values()))
-            elif address in flags.before:
-                poll.has_passed = True
+                node = unseen.node
+            else:
+                node = flags.deferred.get(address, NO_NODE)
+                if address in flags.before:
+                    poll.has_passed = True
             self._observe_releases(_LaneWord(id(flags), address, lane), releases, access)
+            if node != NO_NODE:
+                self._observe_nodes(np.array([lane]), np.array([node]), access)
         return stale_values
 
     def synchronize_by_store(
@@ -92,8 +130,8 @@ class Fences:
             self._take_from_graph(flags, addresses)
             self._release(flags, access, lanes, addresses)
             return
-        if self._may_defer(flags, access, addresses):
-            self._defer(flags, lanes, addresses)
+        if self._may_defer(flags, addresses):
+            self._defer(flags, access, lanes, addresses)
             return
         self._take_from_graph(flags, addresses)
         is_handing_on = access.releases or bool(self.epochs[0, lanes].any())
@@ -103,10 +141,8 @@ class Fences:
                     self._observe_releases(_LaneWord(id(flags), address, lane), flags.at(address), access)
             self._release(flags, access, lanes[turn], addresses[turn])
 
-    def _may_defer(self, flags: SyncWords, access: AccessSemantics, addresses: Addresses) -> bool:
-        """Whether an atomic acquires and releases in many lanes, at words whose releases are all in the graph."""
-        if not (access.acquires and access.releases) or len(addresses) < LEAST_DEFERRED_LANES:
-            return False
+    def _may_defer(self, flags: SyncWords, addresses: Addresses) -> bool:
+        """Whether all releases at the words of an atomic are in the graph, and its own may be put there."""
         launch = self._context.launch
         if not launch.program.may_defer_releases or self._context.cluster.blocks > 1:
             return False
@@ -114,21 +150,89 @@ class Fences:
             return False
         return not flags.releases or flags.releases.keys().isdisjoint(addresses.tolist())
 
-    def _defer(self, flags: SyncWords, lanes: LaneNumbers, addresses: Addresses) -> None:
-        """Put the releases of an atomic into the graph; lanes at one word execute one after another."""
+    def _defer(self, flags: SyncWords, access: AccessSemantics, lanes: LaneNumbers, addresses: Addresses) -> None:
+        """Put the releases of an atomic into the graph; lanes at one word execute one after another.
+
+        releases                      its lanes release what they know
+        relaxed or acquires, fenced   … what they knew at their last fence
+        acquires                      its lanes acquire what was released at their words
+        relaxed or releases           … observe it: the next fence acquires
+        """
         launch = self._context.launch
         if launch.releases is None:
             launch.releases = ReleaseGraph()
-        first = launch.releases.next_node
-        order = np.argsort(addresses, kind="stable")
-        is_repeated = addresses[order[1:]] == addresses[order[:-1]]
-        begins = order[np.concatenate([[True], ~is_repeated])]
-        ends = order[np.concatenate([~is_repeated, [True]])]
-        at_words = np.zeros(len(lanes), np.int64)
-        at_words[order[1:][is_repeated]] = first + order[:-1][is_repeated]
-        at_words[begins] = [flags.deferred.get(address, NO_NODE) for address in addresses[begins].tolist()]
-        self._context.clocks.defer(launch.releases, lanes, at_words)
-        flags.deferred.update(zip(addresses[ends].tolist(), (first + ends).tolist(), strict=True))
+        clocks = self._context.clocks
+        released = clocks.own[lanes] if access.releases else self.epochs[GPU, lanes]
+        turns = _Turns.of(addresses)
+        is_releasing = released[turns.order] > 0
+        before = self._nodes_before(flags, turns, is_releasing, addresses, launch.releases.next_node)
+        if not is_releasing.any():
+            self._observe_nodes(lanes[turns.order], before, access)
+            return
+        clocks.use_graph(launch.releases)
+        releasing = turns.order[is_releasing]
+        new_starts = np.searchsorted(np.flatnonzero(is_releasing), turns.starts[is_releasing])
+        at_word = np.where(before >= launch.releases.next_node, NO_NODE, before)[is_releasing]
+        words = None if access.acquires else self._word_numbers(flags, addresses[releasing])
+        clocks.add_releases(lanes[releasing], released[releasing], new_starts, at_word, words)
+        if not access.acquires:
+            self._observe_nodes(lanes[turns.order], before, access)
+        else:
+            clocks.note_unshared(lanes[turns.order[before != NO_NODE]])
+            if not is_releasing.all():
+                self._observe_nodes(lanes[turns.order[~is_releasing]], before[~is_releasing], access)
+        if access.releases:
+            clocks.advance(lanes)
+
+    def _nodes_before(
+        self,
+        flags: SyncWords,
+        turns: _Turns,
+        is_releasing: npt.NDArray[np.bool_],
+        addresses: Addresses,
+        first_node: int,
+    ) -> Nodes:
+        """By turn: the last release at each lane's word. Lanes of this atomic release nodes from a first one on."""
+        firsts = addresses[turns.order[turns.is_first]].tolist()
+        at_words = np.array([flags.deferred.get(address, NO_NODE) for address in firsts], np.int64)
+        before: Nodes = at_words[np.cumsum(turns.is_first) - 1]
+        if not is_releasing.any():
+            return before
+        released = np.concatenate([[0], np.cumsum(is_releasing)])  # by turn: how many lanes released before it
+        has_earlier = released[:-1] > released[turns.starts]
+        before[has_earlier] = first_node + released[:-1][has_earlier] - 1
+        last_turns = np.append(np.flatnonzero(turns.is_first)[1:], len(addresses)) - 1
+        for address, start, end in zip(
+            firsts, released[turns.starts[last_turns]].tolist(), released[last_turns + 1].tolist(), strict=True
+        ):
+            if end > start:
+                flags.deferred[address] = first_node + end - 1
+        return before
+
+    def _word_numbers(self, flags: SyncWords, addresses: Addresses) -> Nodes:
+        """Numbers of words in the launch."""
+        number = 0 if flags.space == "global" else self._context.number
+        words: Nodes = addresses.astype(np.int64) + (number << _ADDRESS_BITS)
+        return words
+
+    def _observe_nodes(self, lanes: LaneNumbers, nodes: Nodes, access: AccessSemantics) -> None:
+        """Lanes observe releases of the graph."""
+        graph = self._context.launch.releases
+        assert graph is not None
+        if not nodes.any():
+            return
+        clocks = self._context.clocks
+        pending = clocks.use_graph(graph)
+        if access.acquires:
+            pending.acquired.join(lanes, nodes)
+            clocks.note_unshared(lanes[nodes != NO_NODE])
+            return
+        if access.kind == "atomic":
+            pending.executed.join(lanes, nodes)
+            clocks.note_unshared(lanes[nodes != NO_NODE])
+        if self._seen_nodes is None:
+            self._seen_nodes = LaneNodes(graph, clocks.lane_count)
+        self._seen_nodes.join(lanes, nodes)
 
     def _take_from_graph(self, flags: SyncWords, addresses: Addresses) -> None:
         """Words whose releases are in the graph get a release with the clock of the last one, which includes the others."""
@@ -187,24 +291,27 @@ class Fences:
     def _observe(self, lane: int, release: Release) -> None:
         self._seen.setdefault(lane, {}).setdefault(id(release), release)
 
-    def observed_by(self, lanes: LaneNumbers) -> list[Release]:
-        """Releases that relaxed loads of some lanes observed, and no fence has acquired yet."""
+    def observed_by(self, lanes: LaneNumbers) -> Observed:
+        """What relaxed accesses of some lanes observed, and no fence has acquired yet."""
+        nodes = frozenset[int]() if self._seen_nodes is None else self._seen_nodes.distinct(lanes)
         if not self._seen:
-            return []
+            return Observed([], nodes) if nodes else NOTHING_OBSERVED
         observed: dict[int, Release] = {}
         for lane in lanes.tolist():
             observed.update(self._seen.get(lane, {}))
-        return list(observed.values())
+        return Observed(list(observed.values()), nodes)
 
-    def share_observed(self, lanes: LaneNumbers, seen: list[Release]) -> None:
+    def share_observed(self, lanes: LaneNumbers, seen: Observed) -> None:
         """Lanes synchronized with others that observed releases: a fence of theirs acquires those too.
 
         So the last block of a reduction reads what other blocks wrote: one thread counts, all fence after bar.sync.
         """
-        if not seen:
+        if seen.nodes and self._seen_nodes is not None:
+            self._seen_nodes.put_all(lanes, seen.nodes)
+        if not seen.releases:
             return
         merged: dict[tuple[int, int, int], Release] = {}
-        for release in seen:
+        for release in seen.releases:
             key = (release.clock.cluster, release.rank, release.scope)
             previous = merged.get(key)
             merged[key] = release if previous is None else release.join(previous)
@@ -234,6 +341,7 @@ class Fences:
             clock = self._context.clocks.clock(word_lanes, None if epochs is None else epochs[word_lanes])
             includes = max(self._known.get(_LaneWord(id(flags), address, lane), 0) for lane in word_lanes.tolist())
             flags.add(address, Release(clock, scope, rank, includes=includes))
+        self._context.clocks.note_release(lanes)
 
     def keep(self, lane: int, clock: VectorClock) -> None:
         """A relaxed wait observed a completed phase, which the next fence acquires."""
@@ -245,9 +353,21 @@ class Fences:
         clocks = self._context.clocks
         if self._seen:
             self._acquire_observed(lanes, scope)
+        if self._seen_nodes is not None:
+            self._acquire_nodes(self._seen_nodes, lanes)
         for nearer in range(scope + 1):
             self.epochs[nearer, lanes] = clocks.own[lanes]
         clocks.advance(lanes)
+
+    def _acquire_nodes(self, seen: LaneNodes, lanes: LaneNumbers) -> None:
+        """Acquire what relaxed accesses of some lanes observed in the graph, where all fences have the scope of the grid."""
+        nodes = seen.by_lane[lanes]
+        is_any = nodes != NO_NODE
+        clocks = self._context.clocks
+        if clocks.pending is not None and is_any.any():
+            clocks.pending.acquired.join(lanes[is_any], nodes[is_any])
+            clocks.note_unshared(lanes[is_any])
+            seen.clear(lanes)
 
     def _acquire_observed(self, lanes: LaneNumbers, scope: int) -> None:
         """Acquire what relaxed loads of some lanes observed, once for all lanes that observed the same."""
@@ -269,11 +389,7 @@ def _turns(addresses: Addresses) -> list[npt.NDArray[np.intp]]:
     >>> [turn.tolist() for turn in _turns(np.array([64, 68, 64, 64]))]
     [[0, 1], [2], [3]]
     """
-    order = np.argsort(addresses, kind="stable")
-    in_order = addresses[order]
-    is_first = np.ones(len(order), np.bool_)
-    is_first[1:] = in_order[1:] != in_order[:-1]
-    starts = np.flatnonzero(is_first)
-    rank = np.empty(len(order), np.intp)
-    rank[order] = np.arange(len(order)) - starts[np.cumsum(is_first) - 1]
+    turns = _Turns.of(addresses)
+    rank = np.empty(len(addresses), np.intp)
+    rank[turns.order] = np.arange(len(addresses)) - turns.starts
     return [np.flatnonzero(rank == turn) for turn in range(int(rank.max()) + 1)]

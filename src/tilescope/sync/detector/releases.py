@@ -54,6 +54,7 @@ class Overwritten:
     """A word before its last strong write: the value, the releases, and who wrote when."""
 
     releases: _ReleasesAtWord
+    node: int  # of the last release in the graph; 0: none
     cluster: int
     pc: int
     writers: dict[int, int] = field(

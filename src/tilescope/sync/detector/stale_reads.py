@@ -21,6 +21,7 @@ from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.race import Side
 from tilescope.sync.detector.releases import Overwritten, SyncWords
+from tilescope.sync.release_graph import NO_NODE
 
 
 class _Word(NamedTuple):
@@ -58,7 +59,8 @@ class StaleReads:
             before = written.get(address)
             if before is None:
                 releases = dict(flags.releases.get(address, {}))
-                before = written[address] = Overwritten(releases, self._context.number, self._context.pc)
+                node = flags.deferred.get(address, NO_NODE)
+                before = written[address] = Overwritten(releases, node, self._context.number, self._context.pc)
             before.writers[lane] = epoch
         flags.before.update(written)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.sync.detector.context import DetectorContext
-from tilescope.sync.detector.fences import Fences
+from tilescope.sync.detector.fences import NOTHING_OBSERVED, Fences, Observed
 from tilescope.sync.detector.race import Side
-from tilescope.sync.detector.releases import Release
 from tilescope.sync.events import BarrierArrive, BarrierComplete, ClusterArrive, ClusterPass, Converge, WarpSync
 from tilescope.sync.memory_scope import CLUSTER
 from tilescope.sync.vector_clock import EXECUTED, Vector, VectorClock, join_clocks
@@ -26,7 +25,7 @@ class NamedBarrier:
     phases: int = 0
     newest_arrival: int = 0  # the largest phase of `arrived`
     arriving: VectorClock | None = None
-    seen: list[Release] = field(default_factory=list)  # by relaxed loads of the lanes that arrived, with no fence since
+    observed: Observed = NOTHING_OBSERVED  # by the lanes that arrived
 
 
 class ThreadBarriers:
@@ -52,7 +51,7 @@ class ThreadBarriers:
         warps = lanes // WARP_LANES
         for warp in np.unique(warps).tolist():
             warp_lanes = lanes[warps == warp]
-            clocks.synchronize(warp_lanes, clocks.release(warp_lanes))
+            clocks.synchronize(warp_lanes, clocks.release_at_barrier(warp_lanes))
             if self.fences is not None:
                 self.fences.share_observed(warp_lanes, self.fences.observed_by(warp_lanes))
 
@@ -82,9 +81,9 @@ class ThreadBarriers:
                 self._context.report("barrier phase", None, now, "registers", None, number=number)
         barrier.newest_arrival = barrier.phases + 1
         barrier.arrived[lanes] = barrier.newest_arrival
-        barrier.arriving = join_clocks(barrier.arriving, clocks.release(lanes))
+        barrier.arriving = join_clocks(barrier.arriving, clocks.release_at_barrier(lanes))
         if self.fences is not None:
-            barrier.seen += self.fences.observed_by(lanes)
+            barrier.observed = barrier.observed.join(self.fences.observed_by(lanes))
 
     def complete(self, event: BarrierComplete) -> None:
         """The barrier is complete: the lanes that waited acquire the clocks of all."""
@@ -93,9 +92,9 @@ class ThreadBarriers:
             return
         clock = barrier.arriving
         barrier.phases += 1
-        observed = barrier.seen
+        observed = barrier.observed
         barrier.arriving = None
-        barrier.seen = []
+        barrier.observed = NOTHING_OBSERVED
         if event.waiting:
             lanes = event.resumed
             clock.put(barrier.column, barrier.phases)

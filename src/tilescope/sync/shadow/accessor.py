@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,11 +67,15 @@ class Threads:
         is_before = self.clocks.is_ordered(
             lanes, np.where(is_foreign, 0, columns), np.where(is_foreign, 0, epochs), self.vector
         )
-        rows = self.clocks.row_of_lane[lanes]
-        for row in np.unique(rows).tolist():
-            chosen = is_foreign & ((rows == row) if columns.ndim == 1 else (rows == row)[:, None])
-            known_of = {cluster: vectors[HAPPENS_BEFORE] for cluster, vectors in self.clocks.others[row].items()}
-            is_before[chosen] = _are_others_ordered(known_of, seen, chosen)
+        for is_last_look in (False, True):
+            if is_last_look:
+                self.clocks.join_pending(lanes)
+            rows = self.clocks.row_of_lane[lanes]
+            for row in np.unique(rows).tolist():
+                chosen = is_foreign & ((rows == row) if columns.ndim == 1 else (rows == row)[:, None])
+                is_before[chosen] = _are_others_ordered(self.clocks.others[row], _find_known, seen, chosen)
+            if self.clocks.pending is None or is_before[is_foreign].all():
+                break
         return is_before
 
 
@@ -142,21 +147,29 @@ class Unit:
         is_foreign = (seen.clusters != self.cluster) & (epochs > 0)
         is_before = visible[np.where(is_foreign | (epochs == 0), 0, columns)] >= np.where(is_foreign, 0, epochs)
         if is_foreign.any():
-            visible_of = {cluster: self.find_visible(vectors) for cluster, vectors in self.others.items()}
-            is_before[is_foreign] = _are_others_ordered(visible_of, seen, is_foreign)
+            is_before[is_foreign] = _are_others_ordered(self.others, self.find_visible, seen, is_foreign)
         return np.asarray(is_before)
 
 
-def _are_others_ordered(known_of: dict[int, Vector], seen: Seen, chosen: Flags) -> Flags:
-    """Whether accesses of other clusters happen before; `known_of`: by cluster and column, the last epoch that does."""
+def _find_known(vectors: Vectors) -> Vector:
+    """By column of a cluster's clock: the last epoch that happens before."""
+    known: Vector = vectors[HAPPENS_BEFORE]
+    return known
+
+
+def _are_others_ordered(
+    others: dict[int, Vectors], find_last: Callable[[Vectors], Vector], seen: Seen, chosen: Flags
+) -> Flags:
+    """Whether accesses of other clusters happen before; `find_last` finds the last epoch of each column that does."""
     assert seen.clusters is not None
     stamps = seen.stamps[chosen]
     clusters = seen.clusters[chosen]
     is_before = np.zeros(len(stamps), np.bool_)
     for cluster in np.unique(clusters).tolist():
-        vector = known_of.get(cluster)
-        if vector is None:
+        vectors = others.get(cluster)
+        if vectors is None:
             continue
+        vector = find_last(vectors)
         of_cluster = clusters == cluster
         columns = columns_of(stamps[of_cluster])
         is_heard_of = columns < len(vector)
