@@ -106,13 +106,15 @@ def run_fragments(choices, monkeypatch, *, at_once):
     return said["findings"], bool(kept)
 
 
-@given(DRAWS)
+@given(DRAWS, st.sampled_from([0, release_graph._LONG_WALK]))
 @settings(max_examples=settings().max_examples // 2)
-def test_a_kept_release_orders_what_one_that_is_joined_at_once_orders(choices):
+def test_a_kept_release_orders_what_one_that_is_joined_at_once_orders(choices, long_walk):
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(launch_grid, "run_in_lockstep", lambda _: None)
         joined, none = run_fragments(choices, monkeypatch, at_once=True)
         monkeypatch.setattr(launch_grid, "run_in_lockstep", lambda _: None)
+        monkeypatch.setattr(release_graph, "_LONG_WALK", long_walk)  # with 0, what every walk finds is kept
+        monkeypatch.setattr(release_graph, "_MOST_COMPLETE", 2)
         kept, _ = run_fragments(choices, monkeypatch, at_once=False)
     assert not none
     assert kept == joined

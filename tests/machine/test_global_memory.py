@@ -10,31 +10,53 @@ from tilescope.machine.edits import second_run
 from tilescope.machine.execution.residency import find_registers, find_residency
 from tilescope.ptx.reader import read_module
 from tilescope.sync import release_graph
+from tilescope.sync.lane_clocks import LaneClocks
 
 IN_TURN = """
     ld.param.u64 %d1, [counter];
     mov.u32 %r1, %tid.x;
     setp.ne.u32 %p1, %r1, 0;
     @%p1 bra END;
-    atom.acq_rel.gpu.global.add.u32 %r2, [%d1], 1;
-    ld.global.u32 %r2, [%d1+4];
+    COUNT
+    ld.HOW.u32 %r2, [%d1+4];
     add.u32 %r2, %r2, 1;
-    st.global.u32 [%d1+4], %r2;
-    atom.acq_rel.gpu.global.add.u32 %r2, [%d1], 1;
+    st.HOW.u32 [%d1+4], %r2;
+    COUNT
 END:
 """
+ACQUIRE_RELEASE = "atom.acq_rel.gpu.global.add.u32 %r2, [%d1], 1;"
+FENCED = "fence.acq_rel.gpu; atom.relaxed.gpu.global.add.u32 %r2, [%d1], 1; fence.acq_rel.gpu;"
 
 
-@pytest.mark.parametrize("blocks", [12, 48])
-def test_a_load_after_an_acquire_asks_for_the_releases_since_the_last_block_asked(monkeypatch, blocks):
-    visited = []
-    take = release_graph._Walk.take
-    monkeypatch.setattr(release_graph._Walk, "take", lambda self, *args: (visited.append(1), take(self, *args))[1])
+def work_of_clocks(text, blocks, monkeypatch):
+    """How many nodes of the graph of releases were visited, and clocks compared, by blocks that run one after another."""
+    work = {"visited": 0, "compared": 0}
+    take, includes = release_graph._Walk.take, LaneClocks._includes
+
+    def count(name, method):
+        def counting(*args):
+            work[name] += 1
+            return method(*args)
+
+        return counting
+
+    monkeypatch.setattr(release_graph._Walk, "take", count("visited", take))
+    monkeypatch.setattr(LaneClocks, "_includes", count("compared", includes))
     counts = np.zeros(2, np.uint32)
-    run = finished(kernel(IN_TURN, ".param .u64 counter"), 32, [counts], blocks=blocks, seed=1)  # one after another
+    run = finished(kernel(text, ".param .u64 counter"), 32, [counts], blocks=blocks, seed=1)
+    monkeypatch.undo()
     assert counts.tolist() == [2 * blocks, blocks]
     assert not run.findings
-    assert len(visited) == 4 * blocks - 5  # the first block's load and atomic have nothing before them
+    return np.array([*work.values()])
+
+
+@pytest.mark.parametrize("count", [ACQUIRE_RELEASE, FENCED], ids=["acquire and release", "fences"])
+@pytest.mark.parametrize("how", ["global", "volatile.global"])
+def test_the_clocks_of_blocks_that_take_turns_are_joined_in_linear_time(monkeypatch, count, how):
+    text = IN_TURN.replace("COUNT", count).replace("HOW", how)
+    of_24, of_48, of_96 = (work_of_clocks(text, blocks, monkeypatch) for blocks in (24, 48, 96))
+    assert of_24.any()
+    assert ((of_96 - of_48) <= 2 * (of_48 - of_24)).all()
 
 
 def test_more_instructions_than_a_stamp_can_name_are_refused(monkeypatch):

@@ -15,7 +15,7 @@ This class serves one run, whose data is known: it is mutable and compares thous
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from tilescope.sync.vector_clock import (
     Knowledge,
     Pending,
     Resolved,
+    ThreadEpochs,
     Vector,
     VectorClock,
     Vectors,
@@ -335,6 +336,20 @@ class LaneClocks:
             pending.graph.join(Asking(self.cluster, self._rows[row], self.others[row], resolved), acquired, executed)
             self._resolved[row] = resolved
             pending.clear(group)
+
+    def has_joined(self, lane: int, cluster: int, threads: Sequence[ThreadEpochs]) -> bool:
+        """Whether a lane has joined all that threads of another cluster knew in some epochs."""
+        if cluster == self.cluster or self.has_scopes:
+            return False
+        for is_last_look in (False, True):
+            if is_last_look:
+                if self.pending is None:
+                    return False
+                self.join_pending(np.array([lane]))
+            vectors = self.others[self.row_of_lane[lane]].get(cluster)
+            if vectors is not None and all((vectors[HAPPENS_BEFORE, one.lanes] >= one.epochs).all() for one in threads):
+                return True
+        return False
 
     def _set_resolved(self, row: int, resolved: Resolved | None) -> None:
         if resolved is not None:

@@ -19,6 +19,10 @@ class LaneNodes:
         self._last: Nodes = np.zeros(lane_count, np.int64)  # given to each lane: a poll gives the same one again
         self._may_have_any = False
 
+    def has_any(self, lanes: LaneNumbers) -> bool:
+        """Whether some lane has a node."""
+        return self._may_have_any and bool(self.by_lane[lanes].any())
+
     def distinct(self, lanes: LaneNumbers) -> frozenset[int]:
         """The nodes of some lanes, each once."""
         if not self._may_have_any:
@@ -70,6 +74,8 @@ class PendingNodes:
 
     def groups(self, lanes: LaneNumbers, rows: LaneNumbers) -> Iterator[tuple[LaneNumbers, Nodes, Nodes]]:
         """All lanes with the same row and nodes as some lane, with these nodes; lanes without any are left out."""
+        if not (self.acquired.has_any(lanes) or self.executed.has_any(lanes)):
+            return
         keys = np.stack([rows, self.acquired.by_lane, self.executed.by_lane])
         asked = keys[:, lanes]
         asked = asked[:, (asked[1:] != NO_NODE).any(axis=0)]

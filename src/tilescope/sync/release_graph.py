@@ -40,6 +40,8 @@ Nodes = npt.NDArray[np.int64]
 NO_NODE = 0
 _MOST_BYTES = 1 << 28
 _FIRST_ROUNDS = 64
+_LONG_WALK = 4  # rounds
+_MOST_COMPLETE = 32
 _NOBODY = 0  # the number of no cluster
 Indices = npt.NDArray[np.intp]
 
@@ -85,6 +87,20 @@ class Asking(NamedTuple):
     resolved: Resolved
 
 
+class _End(NamedTuple):
+    """Where a walk begins: a node, of which only what has been executed may count."""
+
+    node: int
+    is_executed: bool
+
+
+class _Complete(NamedTuple):
+    """All that happens before a node, or has been executed, found once for all who ask."""
+
+    others: dict[int, Vectors]  # by cluster, the asking one included
+    words: dict[int, int]
+
+
 class ReleaseGraph:
     """The deferred releases of a launch."""
 
@@ -93,6 +109,7 @@ class ReleaseGraph:
         self._firsts: Nodes = np.zeros(_FIRST_ROUNDS, np.int64)  # by round
         self._size_bytes = 0
         self._newest_known: tuple[Knowledge, ...] = ()
+        self._complete: dict[_End, _Complete] = {}  # the last ones
         self.next_node = NO_NODE + 1
 
     @property
@@ -135,7 +152,12 @@ class ReleaseGraph:
 
     def join(self, asking: Asking, acquired: Nodes, executed: Nodes | None = None) -> None:
         """Join the clocks of nodes into that of somebody; of some nodes only what has been executed."""
-        walk = _Walk(asking)
+        walk = self._walk(asking, acquired, executed)
+        if walk.visited > _LONG_WALK and walk.newest is not None:
+            self._keep_complete(walk.newest)
+
+    def _walk(self, asking: Asking, acquired: Nodes, executed: Nodes | None) -> _Walk:
+        walk = _Walk(asking, self._complete)
         self._wait(walk, acquired, is_executed=False)
         if executed is not None:
             self._wait(walk, executed, is_executed=True)
@@ -152,6 +174,16 @@ class ReleaseGraph:
             for is_executed, indices in zip((False, True), taken.at_words, strict=True):
                 self._wait(walk, found.at_word[found.starts[indices]], is_executed)
         walk.finish()
+        return walk
+
+    def _keep_complete(self, end: _End) -> None:
+        """Keep all that is known at the end of a walk: the next who asks goes no further."""
+        asking = Asking(_NOBODY, np.zeros((0, 0), np.int32), {}, Resolved(np.zeros(0, np.int32), {}))
+        nodes = np.array([end.node])
+        self._walk(asking, nodes[: not end.is_executed], nodes[: end.is_executed])
+        while len(self._complete) >= _MOST_COMPLETE:
+            del self._complete[next(iter(self._complete))]
+        self._complete[end] = _Complete(asking.others, asking.resolved.words)
 
     def _wait(self, walk: _Walk, nodes: Nodes, is_executed: bool) -> None:
         """Let nodes wait for their turn, by round."""
@@ -206,9 +238,12 @@ class _Walk:
     hide nodes is joined at the end.
     """
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Asking, complete: dict[_End, _Complete]) -> None:
         self.rounds: list[int] = []  # a heap of those that wait, negated: the newest comes first
+        self.visited = 0  # rounds of releases
+        self.newest: _End | None = None  # the newest release, if there is one in its round
         self._asking = asking
+        self._complete = complete
         self._found: dict[int, _Round] = {}
         self._epochs: dict[int, Vectors] = {}  # by cluster: HAPPENS_BEFORE and EXECUTED, by lane
         self._resolved = np.zeros_like(asking.resolved.epochs)
@@ -233,9 +268,16 @@ class _Walk:
         """Note what the waiting releases of a round add, without what was known or visited."""
         waiting = self._found[number]
         count = len(found.lanes)
-        acquired, executed = (
-            self._without_known_words(found, _with_those_before(waiting.take(is_executed, count), found.starts), first)
+        asked = [
+            self._without_complete(found, waiting.take(is_executed, count), first, is_executed)
             for is_executed in (False, True)
+        ]
+        if not self.visited:
+            ends = [(int(indices[0]), bool(kind)) for kind, indices in enumerate(asked) if len(indices) == 1]
+            self.newest = _End(first + ends[0][0], ends[0][1]) if ends else None
+        self.visited += 1
+        acquired, executed = (
+            self._without_known_words(found, _with_those_before(indices, found.starts), first) for indices in asked
         )
         unknown = self._unknown(found, acquired)
         if len(unknown):
@@ -255,6 +297,34 @@ class _Walk:
             if node > self._words.get(word, NO_NODE):
                 self._words[word] = node
         return _Taken(unknown, (acquired, executed))
+
+    def _without_complete(self, found: Releases, indices: Indices, first: int, is_executed: bool) -> Indices:
+        """Join what has been found before, and leave out where."""
+        if not self._complete:
+            return indices
+        left = []
+        for index in indices.tolist():
+            complete = self._complete.get(_End(first + index, is_executed))
+            if complete is None:
+                left.append(index)
+                continue
+            this = np.array([index])
+            if len(self._without_known_words(found, this, first)) or len(self._unknown(found, this)):
+                self._join_complete(complete, is_executed)
+        return np.array(left, np.intp)
+
+    def _join_complete(self, complete: _Complete, is_executed: bool) -> None:
+        asking = self._asking
+        for cluster, vectors in complete.others.items():
+            self._join(cluster, vectors)
+        if is_executed:
+            return
+        own = complete.others.get(asking.cluster)
+        if own is not None:
+            epochs = asking.resolved.epochs
+            np.maximum(epochs, own[HAPPENS_BEFORE, : len(epochs)], out=epochs)
+        words = asking.resolved.words
+        words.update((word, node) for word, node in complete.words.items() if node > words.get(word, NO_NODE))
 
     def _without_known_words(self, found: Releases, indices: Indices, first: int) -> Indices:
         """Without those that are known, and all before them at their words."""
@@ -318,7 +388,8 @@ class _Walk:
             self._join(cluster, vectors)
         epochs = self._asking.resolved.epochs
         np.maximum(epochs, self._resolved, out=epochs)
-        self._asking.resolved.words.update(self._words)
+        words = self._asking.resolved.words
+        words.update((word, node) for word, node in self._words.items() if node > words.get(word, NO_NODE))
 
 
 def _with_those_before(indices: Indices, starts: Indices) -> Indices:

@@ -19,6 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.sync.cluster_shape import LaneNumbers
+
 Vector = npt.NDArray[np.int32]
 Vectors = npt.NDArray[
     np.int32
@@ -57,6 +59,13 @@ class Pending(NamedTuple):
 
 
 NOTHING_PENDING = Pending(frozenset(), frozenset(), None)
+
+
+class ThreadEpochs(NamedTuple):
+    """Threads of one cluster, each in one of its epochs."""
+
+    lanes: LaneNumbers
+    epochs: Vector
 
 
 class VectorClock(NamedTuple):

@@ -290,8 +290,11 @@ class Accesses:
     def find_races(self, table: CellTable, thread_access: ThreadAccess) -> None:
         """Report recorded accesses that conflict with this one and are not ordered before it."""
         threads = Threads(self._context.clocks, thread_access.request.lanes, thread_access.at.each)
-        is_excused = thread_access.how == "atomic" and self._context.launch.program.scopes is None
-        unordered = table.unordered_writes(thread_access.cells, threads, strong=is_excused)
+        has_one_scope = self._context.launch.program.scopes is None
+        is_excused = thread_access.how == "atomic" and has_one_scope
+        unordered = table.unordered_writes(
+            thread_access.cells, threads, strong=is_excused, strong_abroad=thread_access.is_strong and has_one_scope
+        )
         if unordered is not None:
             self._judge(unordered, thread_access, was_write=True)
         if self._context.clocks.has_scopes:

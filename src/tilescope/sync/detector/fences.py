@@ -18,7 +18,7 @@ from tilescope.sync.detector.releases import Release, SyncWords
 from tilescope.sync.memory_scope import GPU
 from tilescope.sync.pending_nodes import LaneNodes
 from tilescope.sync.release_graph import NO_NODE, Indices, Nodes, ReleaseGraph
-from tilescope.sync.vector_clock import VectorClock
+from tilescope.sync.vector_clock import ThreadEpochs, VectorClock
 
 if TYPE_CHECKING:
     from tilescope.sync.detector.stale_reads import StaleReads
@@ -269,7 +269,8 @@ class Fences:
             if release.number <= acquired:
                 break  # an acquired release includes this one and those before it
             if release.reaches(number, rank, access.scope):
-                self._context.clocks.acquire(np.array([word.lane]), release.clock)
+                if not self._is_known(word.lane, release):
+                    self._context.clocks.acquire(np.array([word.lane]), release.clock)
                 acquired = max(acquired, release.includes)
             else:
                 are_all_known = False
@@ -283,10 +284,14 @@ class Fences:
         """
         rank = int(self._context.cluster.block_of_lane[lane])
         for release in reversed(releases):
-            if release.reaches(self._context.number, rank, access.scope):
+            if release.reaches(self._context.number, rank, access.scope) and not self._is_known(lane, release):
                 if access.kind == "atomic":
                     self._context.clocks.acquire(np.array([lane]), release.clock.only_executed())
                 self._observe(lane, release)
+
+    def _is_known(self, lane: int, release: Release) -> bool:
+        """Whether a lane has joined the clock of a release of another cluster, as far as its threads' epochs show it."""
+        return bool(release.threads) and self._context.clocks.has_joined(lane, release.clock.cluster, release.threads)
 
     def _observe(self, lane: int, release: Release) -> None:
         self._seen.setdefault(lane, {}).setdefault(id(release), release)
@@ -340,7 +345,8 @@ class Fences:
             word_lanes = lanes[(addresses == address) & (ranks == rank)]
             clock = self._context.clocks.clock(word_lanes, None if epochs is None else epochs[word_lanes])
             includes = max(self._known.get(_LaneWord(id(flags), address, lane), 0) for lane in word_lanes.tolist())
-            flags.add(address, Release(clock, scope, rank, includes=includes))
+            threads = (ThreadEpochs(word_lanes, self._context.clocks.own[word_lanes]),)
+            flags.add(address, Release(clock, scope, rank, includes=includes, threads=threads))
         self._context.clocks.note_release(lanes)
 
     def keep(self, lane: int, clock: VectorClock) -> None:
@@ -380,7 +386,10 @@ class Fences:
                     observed[id(release)] = release
                     observing_lanes.setdefault(id(release), []).append(lane)
         for key in reversed(observed):  # later releases include earlier ones
-            self._context.clocks.acquire(np.array(sorted(set(observing_lanes[key]))), observed[key].clock)
+            release = observed[key]
+            unknowing = [lane for lane in sorted(set(observing_lanes[key])) if not self._is_known(lane, release)]
+            if unknowing:
+                self._context.clocks.acquire(np.array(unknowing), release.clock)
 
 
 def _turns(addresses: Addresses) -> list[npt.NDArray[np.intp]]:

@@ -18,13 +18,14 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from tilescope.sync.memory_scope import CLUSTER, CTA, GPU
-from tilescope.sync.vector_clock import VectorClock, join_clocks
+from tilescope.sync.vector_clock import ThreadEpochs, VectorClock, join_clocks
 
 
 class Release(NamedTuple):
     """A release at a word: its clock, its scope, and the rank of its block.
 
     `number` counts the releases of the word; the clock includes those of all releases there up to number `includes`.
+    `threads` made it: whoever has joined what they knew in that epoch or later has joined the clock.
     """
 
     clock: VectorClock
@@ -32,10 +33,12 @@ class Release(NamedTuple):
     rank: int
     number: int = 0
     includes: int = 0
+    threads: tuple[ThreadEpochs, ...] = ()  # of joined releases, each; empty: not known
 
     def join(self, earlier: Release) -> Release:
         """This release, with the clock of an earlier one joined in."""
-        return self._replace(clock=join_clocks(earlier.clock, self.clock))
+        threads = (*earlier.threads, *self.threads) if earlier.threads and self.threads else ()
+        return self._replace(clock=join_clocks(earlier.clock, self.clock), threads=_each_lane_once(threads))
 
     def reaches(self, cluster: int, rank: int, scope: int) -> bool:
         """Whether a thread with that scope can acquire it: a release is only as wide as the narrower of both scopes."""
@@ -44,6 +47,11 @@ class Release(NamedTuple):
         else:
             needed = CTA if self.rank == rank else CLUSTER
         return min(self.scope, scope) >= needed
+
+
+def _each_lane_once(threads: tuple[ThreadEpochs, ...]) -> tuple[ThreadEpochs, ...]:
+    """The last epochs of the same lanes."""
+    return tuple({one.lanes.tobytes(): one for one in threads}.values()) if len(threads) > 1 else threads
 
 
 _ReleasesAtWord = dict[tuple[int, int, int], Release]  # by cluster, rank and scope, the oldest first

@@ -254,16 +254,23 @@ class CellTable:
         stamps = self.writes[cells]
         return Seen(stamps, None if self.write_clusters is None else self.write_clusters.of(cells, stamps, cluster))
 
-    def unordered_writes(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Unordered | None:
-        """The last writes of cells that are not ordered before the accessor; two strong accesses do not race."""
+    def unordered_writes(
+        self, cells: Cells, accessor: Accessor, *, strong: bool = False, strong_abroad: bool = False
+    ) -> Unordered | None:
+        """The last writes of cells that are not ordered before the accessor; two strong accesses do not race.
+
+        `strong_abroad`: of a strong accessor whose order matters in its own cluster, as that of lanes of one warp does.
+        """
         if not self.is_written or (self._newest_write < accessor.settled and self._is_of_one(accessor.cluster)):
             return None
         seen = self.last_writes(cells, accessor.cluster)
         newest = int(seen.stamps.max(initial=0))
         if newest == 0 or (seen.clusters is None and _is_known(newest, seen.stamps, accessor)):
             return None
-        if strong and (is_strong(seen.stamps) | (seen.stamps == 0)).all():
-            return None
+        if (strong or strong_abroad) and (is_strong(seen.stamps) | (seen.stamps == 0)).all():
+            is_abroad = seen.clusters is not None and bool((seen.clusters != accessor.cluster).all())
+            if strong or is_abroad:
+                return None
         is_unknown = ~accessor.are_ordered(seen, None)
         if strong:
             is_unknown &= ~is_strong(seen.stamps)
