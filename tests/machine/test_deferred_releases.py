@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tilescope as ts
@@ -106,6 +106,26 @@ def run_fragments(choices, monkeypatch, *, at_once):
     return said["findings"], bool(kept)
 
 
+TWO_RELEASES_OF_A_LANE = [
+    ("acquire", 0, 0, 0, 1, 0),
+    ("store", 1, 0, 0, 8, 0),
+    ("fence and count", 0, 0, 0, 8, 0),
+    ("store in turn", 0, 0, 0, 1, 0),
+    ("acquire", 0, 0, 0, 1, 0),
+    ("store", 0, 1, 0, 1, 0),
+]
+
+RELEASE_AFTER_AN_EARLIER_FENCE = [
+    ("fence and count", 5, 36, 7, 40, 1),
+    ("store in turn", 0, 43, 1, 8, 1),
+    ("count in shared memory", 4, 39, 7, 64, 1),
+    ("relaxed", 1, 17, 7, 64, 0),
+    ("load in turn", 5, 18, 7, 1, 2),
+]
+
+
+@example(RELEASE_AFTER_AN_EARLIER_FENCE, release_graph._LONG_WALK)
+@example(TWO_RELEASES_OF_A_LANE, release_graph._LONG_WALK)
 @given(DRAWS, st.sampled_from([0, release_graph._LONG_WALK]))
 @settings(max_examples=settings().max_examples // 2)
 def test_a_kept_release_orders_what_one_that_is_joined_at_once_orders(choices, long_walk):

@@ -312,7 +312,7 @@ class LaneClocks:
         )
         self.note_release(lanes)
         if words is None:
-            pending.acquired.put(lanes, np.arange(first, first + len(lanes)))
+            pending.acquired.put(lanes, -np.arange(first, first + len(lanes)))
             pending.executed.clear(lanes)
 
     def _knowledge_of(self, row: int) -> Knowledge:

@@ -11,7 +11,7 @@ from tilescope.sync.release_graph import NO_NODE, Nodes, ReleaseGraph
 
 
 class LaneNodes:
-    """One node of each lane: the join of all that it was given."""
+    """One node of each lane: the join of all that it was given. One that is negated is the lane's own, without its release."""
 
     def __init__(self, graph: ReleaseGraph, lane_count: int) -> None:
         self._graph = graph

@@ -13,7 +13,8 @@ thread needs it.
 
 The clock of node 263 is the join of what its lane knew, and of nodes 70, 135 and 7. A question goes from the newest node to the oldest
 one, and leaves out what the asking thread has joined already. What a relaxed atomic observes orders only execution until
-a fence: such nodes are a lane's `executed` ones.
+a fence: such nodes are a lane's `executed` ones. The negated number of a node stands for what its lane had acquired: all that happens
+before the node but the lane's own accesses, which a later release after an earlier fence does not publish.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ _FIRST_ROUNDS = 64
 _LONG_WALK = 4  # rounds
 _MOST_COMPLETE = 32
 _NOBODY = 0  # the number of no cluster
+_WHOLE, _EXECUTED, _ACQUIRED = range(
+    3
+)  # what a walk takes of a node: all, what was executed, what its lane had acquired
 Indices = npt.NDArray[np.intp]
 
 
@@ -51,8 +55,8 @@ class Releases(NamedTuple):
 
     cluster: int
     lanes: LaneNumbers
-    epochs: Vector  # when each lane released: who has joined what it knew in a later one has joined this, too
-    released: Vector  # the same, or that of the lane's last fence
+    epochs: Vector  # when each lane released: who has joined what it knew at their end has joined this, too
+    released: Vector  # the same, which it ends, or that of the lane's last fence
     known: tuple[Knowledge, ...]
     known_by: LaneNumbers | None  # which of them, by lane; None: all know the same
     starts: Indices  # the first index of the same word
@@ -190,12 +194,21 @@ class ReleaseGraph:
         nodes = nodes[nodes != NO_NODE]
         if not len(nodes):
             return
+        is_acquired = nodes < 0
+        if is_acquired.any():
+            self._wait_by_round(walk, -nodes[is_acquired], _ACQUIRED)
+            nodes = nodes[~is_acquired]
+            if not len(nodes):
+                return
+        self._wait_by_round(walk, nodes, _EXECUTED if is_executed else _WHOLE)
+
+    def _wait_by_round(self, walk: _Walk, nodes: Nodes, part: int) -> None:
         rounds = self._rounds_of(nodes)
         if len(nodes) == 1:
-            walk.wait(int(rounds[0]), nodes - self._firsts[rounds], is_executed)
+            walk.wait(int(rounds[0]), nodes - self._firsts[rounds], part)
             return
         for number in np.unique(rounds).tolist():
-            walk.wait(number, nodes[rounds == number] - self._firsts[number], is_executed)
+            walk.wait(number, nodes[rounds == number] - self._firsts[number], part)
 
 
 class _Round:
@@ -204,17 +217,17 @@ class _Round:
     __slots__ = ("is_visited", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: tuple[list[Nodes], list[Nodes]] = ([], [])  # those that were acquired, and executed
-        self.is_visited: list[npt.NDArray[np.bool_] | None] = [None, None]
+        self.waiting: tuple[list[Nodes], ...] = ([], [], [])  # by what is taken of them
+        self.is_visited: list[npt.NDArray[np.bool_] | None] = [None, None, None]
 
-    def take(self, is_executed: bool, count: int) -> Indices:
+    def take(self, part: int, count: int) -> Indices:
         """The indices that wait, each once in a walk."""
-        waiting = self.waiting[is_executed]
+        waiting = self.waiting[part]
         if not waiting:
             return np.zeros(0, np.intp)
-        visited = self.is_visited[is_executed]
+        visited = self.is_visited[part]
         if visited is None:
-            visited = self.is_visited[is_executed] = np.zeros(count, np.bool_)
+            visited = self.is_visited[part] = np.zeros(count, np.bool_)
         indices = waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
         waiting.clear()
         if count > 1:
@@ -251,52 +264,67 @@ class _Walk:
         self._known: dict[int, tuple[int, Knowledge]] = {}  # by id: with its cluster
         self._executed: dict[int, tuple[int, Knowledge]] = {}  # the same, of which only what was executed counts
 
-    def wait(self, number: int, indices: Nodes, is_executed: bool) -> None:
+    def wait(self, number: int, indices: Nodes, part: int) -> None:
         """Let nodes of one round wait."""
         found = self._found.get(number)
         if found is None:
             found = self._found[number] = _Round()
-        if not found.waiting[0] and not found.waiting[1]:
+        if not any(found.waiting):
             heapq.heappush(self.rounds, -number)
-        found.waiting[is_executed].append(indices)
+        found.waiting[part].append(indices)
 
     def take_joins(self, number: int, found: Joins, is_executed: bool) -> Indices:
         """The joins of a round that wait."""
-        return self._found[number].take(is_executed, found.before.shape[1])
+        return self._found[number].take(_EXECUTED if is_executed else _WHOLE, found.before.shape[1])
 
     def take(self, number: int, found: Releases, first: int) -> _Taken:
         """Note what the waiting releases of a round add, without what was known or visited."""
         waiting = self._found[number]
         count = len(found.lanes)
-        asked = [
-            self._without_complete(found, waiting.take(is_executed, count), first, is_executed)
-            for is_executed in (False, True)
-        ]
-        if not self.visited:
-            ends = [(int(indices[0]), bool(kind)) for kind, indices in enumerate(asked) if len(indices) == 1]
-            self.newest = _End(first + ends[0][0], ends[0][1]) if ends else None
-        self.visited += 1
-        acquired, executed = (
-            self._without_known_words(found, _with_those_before(indices, found.starts), first) for indices in asked
+        whole, executed = (
+            self._without_complete(found, waiting.take(part, count), first, is_executed=part == _EXECUTED)
+            for part in (_WHOLE, _EXECUTED)
         )
-        unknown = self._unknown(found, acquired)
+        if self.newest is None and len(whole) == 1:
+            self.newest = _End(first + int(whole[0]), is_executed=False)
+        elif self.newest is None and len(executed) == 1:
+            self.newest = _End(first + int(executed[0]), is_executed=True)
+        self.visited += 1
+        acquired = waiting.take(_ACQUIRED, count)
+        if len(acquired):
+            whole = np.union1d(_with_those_before(whole, found.starts), _those_before(acquired, found.starts))
+            acquired = self._unknown(found, np.setdiff1d(acquired, whole))
+        else:
+            whole = _with_those_before(whole, found.starts)
+        whole = self._without_known_words(found, whole, first)
+        executed = self._without_known_words(found, _with_those_before(executed, found.starts), first)
+        unknown = self._unknown(found, whole)
         if len(unknown):
             self._note(found, unknown, self._known)
             lanes = found.lanes[unknown]
             self._later_epochs(found, HAPPENS_BEFORE, lanes, found.released[unknown])
             self._later_epochs(found, 1, lanes, found.epochs[unknown])
-            if found.cluster == self._asking.cluster:
-                self._resolved[lanes] = np.maximum(self._resolved[lanes], found.epochs[unknown])
+            self._resolve(found, unknown)
+        if len(acquired):
+            self._note(found, acquired, self._known)
+            unknown = np.union1d(unknown, acquired)
         only_executed = self._unknown(found, executed)
         if len(only_executed):
             self._note(found, only_executed, self._executed)
             self._later_epochs(found, 1, found.lanes[only_executed], found.epochs[only_executed])
         if found.words is None:
             return _Taken(unknown, (unknown, only_executed))
-        for word, node in zip(found.words[acquired].tolist(), (first + acquired).tolist(), strict=True):
+        for word, node in zip(found.words[whole].tolist(), (first + whole).tolist(), strict=True):
             if node > self._words.get(word, NO_NODE):
                 self._words[word] = node
-        return _Taken(unknown, (acquired, executed))
+        return _Taken(unknown, (whole, executed))
+
+    def _resolve(self, found: Releases, indices: Indices) -> None:
+        """Note that all of some releases becomes known; a lane whose epoch one does not end may release again in it."""
+        if found.cluster == self._asking.cluster:
+            lanes = found.lanes[indices]
+            ends_epoch = found.released[indices] == found.epochs[indices]
+            self._resolved[lanes] = np.maximum(self._resolved[lanes], found.epochs[indices] - ~ends_epoch)
 
     def _without_complete(self, found: Releases, indices: Indices, first: int, is_executed: bool) -> Indices:
         """Join what has been found before, and leave out where."""
@@ -400,7 +428,21 @@ def _with_those_before(indices: Indices, starts: Indices) -> Indices:
     """
     if len(starts) == 1 or not len(indices):
         return indices
-    begins_and_ends = np.zeros(len(starts) + 1, np.intp)
-    np.add.at(begins_and_ends, starts[indices], 1)
-    np.subtract.at(begins_and_ends, indices + 1, 1)
-    return np.flatnonzero(np.cumsum(begins_and_ends[:-1]))
+    return _between(starts[indices], indices + 1, len(starts))
+
+
+def _those_before(indices: Indices, starts: Indices) -> Indices:
+    """The nodes before some others at the same words.
+
+    >>> _those_before(np.array([1, 4]), np.array([0, 0, 2, 3, 3])).tolist()
+    [0, 3]
+    """
+    return _between(starts[indices], indices, len(starts))
+
+
+def _between(begins: Indices, ends: Indices, count: int) -> Indices:
+    """The numbers below a count that lie in some range."""
+    changes = np.zeros(count + 1, np.intp)
+    np.add.at(changes, begins, 1)
+    np.subtract.at(changes, ends, 1)
+    return np.flatnonzero(np.cumsum(changes[:-1]))

@@ -144,11 +144,20 @@ class Knowledge:
 
 
 def later_vectors(one: Vectors | None, other: Vectors) -> Vectors:
-    """The element-wise maximum; columns that one lacks are those of the other."""
+    """The element-wise maximum; columns that one lacks are those of the other.
+
+    If it is equal to one of the arrays, it is that array, so that many clocks share one.
+
+    >>> one, other = np.array([[3, 2]]), np.array([[1, 2]])
+    >>> later_vectors(other, one) is one
+    True
+    """
     if one is None or one is other:
         return other
     longer, shorter = (one, other) if one.shape[1] >= other.shape[1] else (other, one)
-    result = longer.copy()
-    part = result[:, : shorter.shape[1]]
-    np.maximum(part, shorter, out=part)
-    return result
+    part = np.maximum(longer[:, : shorter.shape[1]], shorter)
+    if np.array_equal(part, longer[:, : shorter.shape[1]]):
+        return longer
+    if longer.shape[1] == shorter.shape[1]:
+        return shorter if np.array_equal(part, shorter) else part
+    return np.concatenate([part, longer[:, shorter.shape[1] :]], axis=1)
