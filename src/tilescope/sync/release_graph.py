@@ -247,8 +247,8 @@ class _Taken(NamedTuple):
 class _Walk:
     """A way through the graph from the newest nodes to the oldest.
 
-    Whatever a lane knows of its own cluster may be known without what was acquired with it (`Asking.resolved`), so all that would
-    hide nodes is joined at the end.
+    A thread can know an epoch of its own cluster without the releases that were acquired before it (`Asking.resolved`). So
+    knowledge that would hide nodes is joined at the end.
     """
 
     def __init__(self, asking: Asking, complete: dict[_End, _Complete]) -> None:
@@ -351,8 +351,7 @@ class _Walk:
         if own is not None:
             epochs = asking.resolved.epochs
             np.maximum(epochs, own[HAPPENS_BEFORE, : len(epochs)], out=epochs)
-        words = asking.resolved.words
-        words.update((word, node) for word, node in complete.words.items() if node > words.get(word, NO_NODE))
+        asking.resolved.add_words(complete.words)
 
     def _without_known_words(self, found: Releases, indices: Indices, first: int) -> Indices:
         """Without those that are known, and all before them at their words."""
@@ -416,8 +415,7 @@ class _Walk:
             self._join(cluster, vectors)
         epochs = self._asking.resolved.epochs
         np.maximum(epochs, self._resolved, out=epochs)
-        words = self._asking.resolved.words
-        words.update((word, node) for word, node in self._words.items() if node > words.get(word, NO_NODE))
+        self._asking.resolved.add_words(self._words)
 
 
 def _with_those_before(indices: Indices, starts: Indices) -> Indices:
@@ -428,7 +426,7 @@ def _with_those_before(indices: Indices, starts: Indices) -> Indices:
     """
     if len(starts) == 1 or not len(indices):
         return indices
-    return _between(starts[indices], indices + 1, len(starts))
+    return _find_between(starts[indices], indices + 1, len(starts))
 
 
 def _those_before(indices: Indices, starts: Indices) -> Indices:
@@ -437,10 +435,10 @@ def _those_before(indices: Indices, starts: Indices) -> Indices:
     >>> _those_before(np.array([1, 4]), np.array([0, 0, 2, 3, 3])).tolist()
     [0, 3]
     """
-    return _between(starts[indices], indices, len(starts))
+    return _find_between(starts[indices], indices, len(starts))
 
 
-def _between(begins: Indices, ends: Indices, count: int) -> Indices:
+def _find_between(begins: Indices, ends: Indices, count: int) -> Indices:
     """The numbers below a count that lie in some range."""
     changes = np.zeros(count + 1, np.intp)
     np.add.at(changes, begins, 1)

@@ -37,10 +37,13 @@ class Resolved(NamedTuple):
 
     def join(self, other: Resolved) -> Resolved:
         """What either includes."""
-        words = dict(self.words)
-        for word, node in other.words.items():
-            words[word] = max(words.get(word, 0), node)
-        return Resolved(np.maximum(self.epochs, other.epochs), words)
+        joined = Resolved(np.maximum(self.epochs, other.epochs), dict(self.words))
+        joined.add_words(other.words)
+        return joined
+
+    def add_words(self, words: dict[int, int]) -> None:
+        """Include the nodes of some words, in place."""
+        self.words.update((word, node) for word, node in words.items() if node > self.words.get(word, 0))
 
 
 class Pending(NamedTuple):
