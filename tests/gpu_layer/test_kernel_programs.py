@@ -290,3 +290,15 @@ def test_ptxas_assembles_programs(tmp_path):
     command = [found[0], "-arch=sm_90a", "-O1", "-o", tmp_path / "programs.cubin", source]
     made = subprocess.run(command, check=False, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr[:500]
+
+
+def test_two_products_that_add_to_the_same_register_are_drawn_again():
+    def product(accumulator, source):
+        lines = (
+            f"xor.b32 %r{accumulator}, %r{source}, 0x80000000;",
+            "wgmma.mma_async.sync.aligned.m64n8k32.s32.u8.s8;",
+        )
+        return Step(lines=lines, reads=(Register(source, 32, "u32"),), writes=(Register(accumulator, 32, "u32"),))
+
+    assert is_doubtful(program_of(product(2, 0), product(3, 0)))
+    assert not is_doubtful(program_of(product(2, 0), product(3, 1)))

@@ -18,10 +18,13 @@ Seen with the compiler of driver 580.159.04 (CUDA 13.0) on an H200. Programs wit
     copysign                and, or, xor, lop3           makes one of both: for copysign a, a and a changed sign it takes -|a|
     cvt to two fp8          mov.b32 {it, other}          packs into the register of `other`, which is still needed
     mov.b64 {lo, hi}, it    atom of two halves, by lo    takes the low halves of lo and hi for the two halves of lo
+
+Two wgmma with the same register, its sign changed, among their accumulators: the second one takes the first one's sum.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -63,6 +66,9 @@ def opcodes(step: Step) -> Iterator[Opcode]:
 
 def is_doubtful(program: Program) -> bool:
     """Whether two steps of a program are such a pair."""
+    accumulated = Counter(source for step in program.steps for source in _accumulated(step))
+    if any(count > 1 for count in accumulated.values()):
+        return True
     writers = {register: step for step in program.steps for register in step.writes}
     uses = Counter([register for step in program.steps for register in set(step.reads)])
     uses.update(program.kept)
@@ -72,6 +78,19 @@ def is_doubtful(program: Program) -> bool:
             if writer is not None and _are_doubtful(writer, reader, is_used_again=uses[register] > 1):
                 return True
     return False
+
+
+def _accumulated(step: Step) -> set[str]:
+    """The registers whose values, with the sign changed, a wgmma adds to.
+
+    >>> lines = ("xor.b32 %r5, %r1, 0x80000000;", "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r5}, %u0, %u1, 1, 1, 1;")
+    >>> _accumulated(Step(lines=lines, reads=(), writes=())), _accumulated(Step(lines=lines[:1], reads=(), writes=()))
+    ({'%r1'}, set())
+    """
+    if not any(opcode.name == "wgmma" for opcode in opcodes(step)):
+        return set()
+    negations = (re.match(r"\s*xor\.b32 %\w+, (%\w+), 0x80000000;", line) for line in step.lines)
+    return {negation.group(1) for negation in negations if negation is not None}
 
 
 def _are_doubtful(writer: Step, reader: Step, *, is_used_again: bool) -> bool:
