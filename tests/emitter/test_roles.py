@@ -33,17 +33,31 @@ def calls(text):
     return [(name, arguments.replace("slot", "@")) for name, arguments in found]
 
 
-def expected_calls(steps, inside=()):
+def place_of(step, counter):
+    """A step's barrier: loops count their stages in `slot`, here @, and reach the one of the step before from there."""
+    name, _, index = str(step.target).partition("[")
+    if "- 1" in index and counter in ("k_tile", "run"):
+        return f"{name} + 8 * ((@ == 0 ? STAGES : @) - 1)"
+    return f"{name} + 8 * @" if "j" not in index and "- 1" not in index else f"{name} + 8 * ({index[:-1]})"
+
+
+def parity_of(step):
+    """A step's parity: in a loop over stages the phase of its own one."""
+    number = str(step.target).partition("[")[2].removesuffix(" % STAGES]")
+    own = f"{number} / STAGES % 2"
+    return str(step.arguments["parity"]).replace(own, "phase") if step.op == "wait" else step.arguments["parity"]
+
+
+def expected_calls(steps, inside=(), counter=None):
     """The same from a role's steps, written here from what a step means."""
     for step in steps:
         if isinstance(step, Loop):
-            yield from expected_calls(step.steps, inside)
+            yield from expected_calls(step.steps, inside, step.counter)
             continue
-        name, _, index = str(step.target).partition("[")
-        at = f"{name} + 8 * @" if "j" not in index and "- 1" not in index else f"{name} + 8 * ({index[:-1]})"
+        at = place_of(step, counter)
         match step.op:
             case "wait" | "tail":
-                yield "mbarrier_wait", f"{at}, {step.arguments['parity']}"
+                yield "mbarrier_wait", f"{at}, {parity_of(step)}"
             case "expect":
                 yield "mbarrier_arrive_expect", f"{at}, {step.arguments['bytes']}"
             case "release":
@@ -105,7 +119,7 @@ PRODUCER, CONSUMER = ("roles", 0, "steps", 3, "steps"), ("roles", 1, "steps", 1,
     [
         (("barriers", "empty", "count", 7), "mbarrier_init(empty + 8 * stage, 7);"),
         ((*PRODUCER, 1, "bytes", 4711), "mbarrier_arrive_expect(full + 8 * slot, 4711);"),
-        ((*PRODUCER, 0, "parity", "i / STAGES % 2"), "mbarrier_wait(empty + 8 * slot, i / STAGES % 2);"),
+        ((*PRODUCER, 0, "parity", "i / STAGES % 2"), "mbarrier_wait(empty + 8 * slot, phase);"),
         ((*CONSUMER, 0, "parity", 1), "mbarrier_wait(full + 8 * slot, 1);"),
         ((*CONSUMER, 4, "count", 128), "    mbarrier_arrive(empty + 8 * slot);"),
         ((*CONSUMER, 3, "pending", 2), "wgmma_wait<2>();"),

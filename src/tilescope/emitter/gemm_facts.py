@@ -11,6 +11,7 @@ from tilescope.emitter.tile_program import RolesFacts, TileCopy
 from tilescope.layout import AddressTerms
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_schedule import Schedule
+from tilescope.planner.loading import Registers
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Problem
 
@@ -74,7 +75,10 @@ class WgmmaWork:
     cluster_blocks: int  # of both together
     sharing_blocks: str  # these in words
     ping_pong: bool  # whether two warpgroups take tiles in turn
-    promoted: bool  # whether the sums of a K step are added to sums of full precision
+    step_sums: tuple[
+        str, ...
+    ]  # the accumulators that take turns in holding the sums of a K step; none: nothing is promoted
+    registers: Registers | None  # that setmaxnreg distributes
     scales: None = None  # wgmma takes no scale factors
     block_scales: BlockScaleFacts | None = None  # those of float32, which threads apply
 

@@ -48,6 +48,7 @@ from tilescope.mma.mma_instruction import K_STEP_BYTES
 from tilescope.planner.fused_epilogue import GATE_GROUP
 from tilescope.planner.gemm_maps import gemm_map, launch_rows
 from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.loading import REGISTERS
 from tilescope.planner.mma_warps import MAX_ACCUMULATORS
 from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.plans import Plan
@@ -57,6 +58,7 @@ from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 _SOME_ROWS = 128  # of A, so that every stride is one that a map takes
 _SUMS_BESIDE_RESIDUAL = 96  # of a thread, if a bias is loaded ahead in addition to a staged residual
+_STEP_SUMS = {0: (), 1: ("step_sums",), 2: ("even_sums", "odd_sums")}  # their names in the kernel, by their number
 _FINISHING = ("m_rows", "alpha", "bias", "residual", "beta")
 
 SUMS_NOT_CONVERTED = EMIT.worded(
@@ -301,7 +303,8 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
         cluster_blocks=in_a_cluster,
         sharing_blocks="both blocks" if in_a_cluster == 2 else f"all {in_a_cluster} blocks",
         ping_pong=ping_pong,
-        promoted=gemm.product.is_promoted,
+        step_sums=_STEP_SUMS[gemm.step_sums],
+        registers=REGISTERS[groups] if gemm.redistributes_registers else None,
         block_scales=block_scale_facts(gemm, groups, blocks),
     )
 

@@ -11,8 +11,17 @@ from tilescope.emitter.source_template import rendered, told
 from tilescope.emitter.tile_program import RolesFacts, copies_of_part, copy_lines
 from tilescope.pipeline.description import Pipeline
 from tilescope.planner.barrier_roles import plan_pipeline
+from tilescope.planner.consumer_roles import PROMOTED_RUN
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_schedule import Schedule
+
+_PROMOTED_BEHIND = {  # waits of K steps that have two accumulators in turn: which sums are then complete
+    "wgmma_wait<1>()": [
+        f"if (k_tile % {PROMOTED_RUN} > 0 && is_odd) promote(d, even_sums);",
+        f"if (k_tile % {PROMOTED_RUN} > 0 && !is_odd) promote(d, odd_sums);",
+    ],
+    "wgmma_wait<0>()": ["if (is_odd) promote(d, odd_sums);", "else promote(d, even_sums);"],
+}
 
 
 def gemm_roles(
@@ -27,6 +36,7 @@ def gemm_roles(
     stages = "const unsigned a = base + A_OFFSET + slot * A_STAGE_BYTES, b = base + B_OFFSET + slot * B_STAGE_BYTES;"
     scale_stages = [] if work.scales is None else [declare_stages(work.scales)]
     scaled = work.block_scales if isinstance(work, WgmmaWork) else None
+    registers = work.registers if isinstance(work, WgmmaWork) else None
     b_sharers, a_sharers = schedule.multicast
     pipeline = plan_pipeline(gemm)
     producer = Work(
@@ -37,7 +47,8 @@ def gemm_roles(
                 *([scaled.prefetch] if scaled is not None else []),
             ],
         }
-        | scale_loads(work.scales, "full"),
+        | scale_loads(work.scales, "full")
+        | ({f"registers {registers.producer}": []} if registers is not None else {}),  # by all threads, before
         opening={
             "t": tile,
             "k_tile": [f"const int k = {first_k};", stages, *scale_stages],
@@ -53,16 +64,18 @@ def gemm_roles(
         },
     )
     consumer_tile = [*_tile_number(schedule, needs_k=scaled is not None), *product.tile_lines]
+    in_turn = isinstance(work, WgmmaWork) and len(work.step_sums) == 2
     if isinstance(work, WgmmaWork):
         arrivals = "one arrival of the warpgroup" if work.ping_pong else "one arrival of each consumer warpgroup"
         if work.cluster_blocks > 1:
             arrivals += f" of {work.sharing_blocks}"
         sums = f"Accumulator d{epilogue.sums_extents};"
-        clear = "true" if work.promoted else "k_tile == 0"
+        clear = "true" if work.step_sums else "k_tile == 0"
         share = f"group, {clear}" if work.groups > 1 else clear
-        if work.promoted:
+        if work.step_sums:
             scales = f" {scaled.declared}" if scaled is not None else ""
-            sums = f"Accumulator d{epilogue.sums_extents} = {{}}, step_sums{epilogue.sums_extents};{scales}"
+            of_steps = ", ".join(f"{name}{epilogue.sums_extents}" for name in work.step_sums)
+            sums = f"Accumulator d{epilogue.sums_extents} = {{}}, {of_steps};{scales}"
     else:
         arrivals = "one arrival of each consumer warp"
         sums = f"Accumulator d{epilogue.sums_extents} = {{}};"
@@ -89,13 +102,19 @@ def gemm_roles(
             ],
             "store": [stored_at(gemm, epilogue), *stores],
             **_residual_lines(gemm, pipeline, c, epilogue),
-        },
+        }
+        | (
+            {f"registers {registers.consumer}": [f"setmaxnreg_inc<{registers.consumer}>();"]}
+            if registers is not None
+            else {}
+        ),
         opening={
             "turn": ["const int t = 2 * turn + instance;", *consumer_tile, *_prefetch_lines(gemm, epilogue), sums],
             "t": [*consumer_tile, *_prefetch_lines(gemm, epilogue), sums],
             "k_tile": [stages, *scale_stages],
-        },
-        closing={"k_tile": _behind_the_sums(work, epilogue)},
+        }
+        | (_sums_in_turn(stages) if in_turn else {}),
+        closing={"rest" if in_turn else "k_tile": _behind_the_sums(work, epilogue)},
         notes={
             "wait order": "the other warpgroup has seen all stages of its tile",
             "arrive order": "its turn",
@@ -105,8 +124,9 @@ def gemm_roles(
             "fence proxy.async": "before TMA's next access",
             "wait_group wgmma": "older products have read their stages",
         },
-        unrolled=("slice",),
+        unrolled=("slice", "k_tile") if in_turn else ("slice",),
         doubled=("k_tile",) if scaled is not None and scaled.is_ahead else (),
+        behind=_PROMOTED_BEHIND if in_turn else {},
     )
     return RolesFacts.of(pipeline, producer, consumer, arrivals)
 
@@ -165,7 +185,7 @@ def _behind_the_sums(work: WgmmaWork | MmaWork, epilogue: EpilogueFacts) -> list
     lines = []
     if epilogue.fetches_ahead:
         lines.append(f"Fetched next = fetch({epilogue.fetch_row}, {epilogue.fetch_column}{epilogue.fetch_arguments});")
-    if isinstance(work, WgmmaWork) and work.promoted:
+    if isinstance(work, WgmmaWork) and len(work.step_sums) == 1:
         lines.append(_promote(work))
     return lines
 
@@ -188,12 +208,24 @@ def _globally_scaled(work: WgmmaWork | MmaWork) -> list[str]:
 
 
 def _multiply_lines(work: WgmmaWork | MmaWork, share: str) -> list[str]:
-    """A K step; where sums are promoted, those of the step before are added first: they are complete by then."""
-    if isinstance(work, WgmmaWork) and work.promoted:
+    """A K step; where its accumulator is promoted, the sums of the step before are added first: they are complete by then."""
+    if isinstance(work, WgmmaWork) and len(work.step_sums) == 2:
+        even, odd = (f"multiply({sums}, a, b, {share});" for sums in work.step_sums)
+        return [f"if (is_odd) {odd}", f"else {even}"]
+    if isinstance(work, WgmmaWork) and work.step_sums:
         fetches = () if work.block_scales is None else work.block_scales.fetches
         return [f"if (k_tile > 0) {_promote(work)}", f"multiply(step_sums, a, b, {share});", *fetches]
     scales = "" if work.scales is None else "sfa, sfb, m % 128, n % 128, "
     return [f"multiply(d, a, b, {scales}{share});"]
+
+
+def _sums_in_turn(stages: str) -> dict[str, list[str]]:
+    """How loops open whose K steps have two accumulators in turn: which one a step has; of a run its last step."""
+    return {
+        "run": ["constexpr bool is_odd = true;  // the last K step"],
+        "k_tile": [stages, "const bool is_odd = k_tile % 2;"],
+        "rest": [stages, "constexpr bool is_odd = false;"],
+    }
 
 
 def _promote(work: WgmmaWork) -> str:

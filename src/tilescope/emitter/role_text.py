@@ -1,11 +1,11 @@
 """A pipeline's steps as CUDA C++: the kernel executes the steps of `ts.plan_pipeline` in its order and with its numbers.
 
-    {wait = "full[i % STAGES]", parity = "i / STAGES % 2"}     const int slot = i % STAGES;
-    {release = "empty[i % STAGES]", count = 4}          ──▶    mbarrier_wait(full + 8 * slot, i / STAGES % 2);
-                                                               if (threadIdx.x % 32 == 0) mbarrier_arrive(empty + 8 * slot);
+    {wait = "full[i % STAGES]", parity = "i / STAGES % 2"}     mbarrier_wait(full + 8 * slot, phase);
+    {release = "empty[i % STAGES]", count = 4}          ──▶    if (threadIdx.x % 32 == 0) mbarrier_arrive(empty + 8 * slot);
 
-Constants of the pipeline (STAGES, k_tiles) are names of the kernel, and expressions mean the same in C. What a pipeline leaves
-open, how a tile is copied, multiplied or written, comes from the program.
+Constants of the pipeline (STAGES, k_tiles) are names of the kernel, and expressions mean the same in C. A loop that takes one
+stage after another counts them in `slot` and `phase`: a division by a number of stages that is no power of two takes a fifth of
+the time of a short K step. What a pipeline leaves open, how a tile is copied, multiplied or written, comes from the program.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Work:
     unrolled: tuple[str, ...] = ()  # counters of loops that index registers
     doubled: tuple[str, ...] = ()  # of loops that hand registers on to the next turn: two turns at a time need no moves
     closing: dict[str, list[str]] = field(default_factory=dict)  # loop counter: lines behind the loop
+    behind: dict[str, list[str]] = field(default_factory=dict)  # a call: lines that follow it
     inside: tuple[str, ...] = ()  # groups whose steps are in a function of the program
 
 
@@ -120,6 +121,7 @@ class _Printer:
         self.role = role
         self.work = work
         self.takes_turns = any(isinstance(step, Loop) and step.counter == "turn" for step in role.steps)
+        self.ring: _Ring | None = None  # the stages that the loop takes one after another
 
     def block(self, steps: Sequence[Step | Loop], slot: str) -> Iterator[str]:
         """Steps one after another; neighbours that one thread does share its condition."""
@@ -150,6 +152,7 @@ class _Printer:
             yield "}"
             return
         slot = _slot(loop, has_opening=counter in self.work.opening)
+        ring, outer = self.ring or _find_ring(loop), self.ring
         if str(loop.count) == "1":
             written_out = list(self.block(loop.steps, ""))
             code = " ".join(line.partition("//")[0] for line in written_out)
@@ -159,9 +162,13 @@ class _Printer:
         end = str(loop.count) if start == "0" else f"{start} + {loop.count}"
         turns = " 2" if counter in self.work.doubled else " 1"
         yield "#pragma unroll" if counter in self.work.unrolled else f"#pragma unroll{turns}"
-        yield f"for (int {counter} = {start}; {counter} < {end}; ++{counter}) {{"
+        begin = "" if ring is None or outer is not None else ring.begin
+        advance = "" if ring is None or ring.counter != counter else ", next_stage(slot, phase)"
+        yield f"for (int {counter} = {start}{begin}; {counter} < {end}; ++{counter}{advance}) {{"
+        self.ring = ring
         body = [*self.work.opening.get(counter, []), *self.block(loop.steps, slot)]
-        if slot:
+        self.ring = outer
+        if slot and ring is None:
             body.insert(0, f"const int slot = {slot};")
         yield from indented(body, 2)
         yield "}"
@@ -182,6 +189,10 @@ class _Printer:
         values = {argument.name: value for argument, value in step.values()}
         threads = values.get("threads")
         place = "slot" if index == slot else f"({index})"
+        if self.ring is not None:
+            place = self.ring.places.get(index, place)
+            if "parity" in values:
+                values["parity"] = str(values["parity"]).replace(self.ring.parity, "phase")
         at = f"{name} + 8 * {place}"
         mask = values.get("mask")
         call = _CALLS[step.op].format(
@@ -195,7 +206,7 @@ class _Printer:
             meeting=_write_barrier(step.target, threads),
         )
         note = self.work.notes.get(call, self.work.notes.get(f"{step.op} {name or step.target}", ""))
-        return [f"{call};  // {note}" if note else f"{call};"]
+        return [f"{call};  // {note}" if note else f"{call};", *self.work.behind.get(call, [])]
 
     def _condition(self, step: Step | Loop) -> str:
         """Which thread does the step; empty: all of the role."""
@@ -221,6 +232,65 @@ class _Printer:
     def _count_arrivals(self, step: Step) -> int:
         """Threads of the role of which one arrives."""
         return self.role.threads // int(step.arguments.get("count", 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ring:
+    """The stages that a loop takes one after another: `slot` is the stage, `phase` the parity of its use."""
+
+    step: str  # the number of a step, as an expression
+    counter: str  # of the loop that counts steps
+    start: str  # of that counter
+    end: str = ""  # of a loop in this one that counts them: its first step behind
+
+    @property
+    def begin(self) -> str:
+        """The declarations of both, behind the loop's counter."""
+        first = _without_parentheses(self.step).removesuffix(self.counter).removesuffix(" + ")
+        if self.start != "0":
+            first = f"({first} + {self.start})" if first else f"({self.start})"
+        return f", slot = {first} % STAGES, phase = {first} / STAGES % 2" if first else ", slot = 0, phase = 0"
+
+    @property
+    def parity(self) -> str:
+        """The expression of `phase`."""
+        return f"{self.step} / STAGES % 2"
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The stages of this step and of the one before it, by the expressions of their numbers."""
+        step = _without_parentheses(self.step)
+        before = [f"({step} - 1) % STAGES"]
+        if self.end:
+            before.append(f"({step.removesuffix(self.counter)}{self.end} - 1) % STAGES")
+        return {f"{self.step} % STAGES": "slot"} | dict.fromkeys(before, "((slot == 0 ? STAGES : slot) - 1)")
+
+
+def _find_ring(loop: Loop) -> _Ring | None:
+    """The stages through which a loop steps, or a loop in it that goes on where it ended: from a multiple of the counter."""
+    inner = [
+        step
+        for step in loop.steps
+        if isinstance(step, Loop) and re.fullmatch(rf"{step.count} \* {loop.counter}", str(step.start))
+    ]
+    nested = [(each, "0", f"{each.start} + {each.count}") for each in inner if str(loop.start) == "0"]
+    for counted, start, end in ((loop, str(loop.start), ""), *nested):
+        for step in counted.steps:
+            for target in () if isinstance(step, Loop) or step.op == "tail" else step.targets:
+                number, _, ring = str(target).partition("[")[2].removesuffix("]").rpartition(" % ")
+                ends = _without_parentheses(number).split(" + ")[-1] == counted.counter
+                if ring == "STAGES" and ends:
+                    return _Ring(number, counted.counter, start, end)
+    return None
+
+
+def _without_parentheses(expression: str) -> str:
+    """An expression without the pair of parentheses around all of it.
+
+    >>> _without_parentheses("((2 * turn + instance) * K_TILES + k_tile)"), _without_parentheses("k_tile")
+    ('(2 * turn + instance) * K_TILES + k_tile', 'k_tile')
+    """
+    return expression[1:-1] if expression.startswith("(") and expression.endswith(")") else expression
 
 
 def _write_barrier(bar: object, threads: Written | None) -> str:

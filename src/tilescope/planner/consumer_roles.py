@@ -7,6 +7,7 @@ from tilescope.planner.loading import Loading, Step, Steps, both, step_of
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 _EPILOGUE_BAR = 1  # bar.sync id of the consumers' epilogue; 0 is __syncthreads
+PROMOTED_RUN = 4  # K steps whose sums are promoted while the next one's products run: the last of a run is waited for
 _STORED_STEPS = 2  # K steps after which the stores of the tile before have read its buffers
 DRAIN: Step = {"wait_group": "bulk", "pending": 0, "read": True}
 
@@ -46,13 +47,50 @@ def consumer_role(loading: Loading) -> Step:
         before = [{"wait": "order[instance]", "parity": "(turn + 1 - instance) % 2"}]
         last = [{"arrive": "order[1 - instance]"}, *last]
     after = [*last, *_residual_wait(loading), *_added(loading), *_stored_slices(loading)]
-    loops = loading.loops(k_step, before, after)
+    if loading.gemm is not None and loading.gemm.step_sums == 2:
+        loops = loading.tile_loop([*before, *_promoted_steps(loading, free), *after])
+    else:
+        loops = loading.loops(k_step, before, after)
     return {
         "name": "consumer",
         "threads": staging.threads,
         "instances": staging.consumers,
         "steps": [*meet, *loops, *_drain(loading)],
     }
+
+
+def _promoted_steps(loading: Loading, free: Step) -> Steps:
+    """The K steps of a tile in runs, whose steps have two accumulators in turn; then those that make no whole run.
+
+    The compiler lets products run while other registers are read only if it sees both in a row: a run ends with a wait for all of them.
+    """
+    alone = loading.counted_by("rest")
+
+    def products(of: Loading, pending: int) -> Steps:
+        multiply = step_of(multiply=of.slots, tile=of.step)
+        return [*of.filled, multiply, {"commit": "wgmma"}, {"wait_group": "wgmma", "pending": pending}]
+
+    def released(step: str) -> Step:
+        return free | {"release": f"empty[({step}) % STAGES]"}
+
+    count, tile = loading.tile_steps(), loading.step.removeprefix("(").removesuffix(")").removesuffix("k_tile")
+    earlier = released(f"{tile}k_tile - 1") | {"when": f"k_tile % {PROMOTED_RUN} > 0"}
+    in_run: Step = {
+        "loop": "k_tile",
+        "start": f"{PROMOTED_RUN} * run",
+        "count": PROMOTED_RUN,
+        "steps": [*products(loading, 1), earlier],
+    }
+    last = [{"wait_group": "wgmma", "pending": 0}, released(f"{tile}{in_run['start']} + {PROMOTED_RUN} - 1")]
+    return [
+        {"loop": "run", "count": f"{count} / {PROMOTED_RUN}", "steps": [in_run, *last]},
+        {
+            "loop": "rest",
+            "start": f"{count} / {PROMOTED_RUN} * {PROMOTED_RUN}",
+            "count": f"{count} % {PROMOTED_RUN}",
+            "steps": [*products(alone, 0), free | {"release": f"empty[{alone.stage}]"}],
+        },
+    ]
 
 
 def _residual_loads(loading: Loading) -> Steps:

@@ -22,15 +22,16 @@ class Registers(NamedTuple):
     consumer: int
 
 
-_REGISTERS = {2: Registers(168, 40, 232), 3: Registers(128, 32, 160)}  # by consumers
+REGISTERS = {2: Registers(168, 40, 232), 3: Registers(128, 32, 160)}  # by consumers
 
 
 class Loading:
     """What one pipeline loads, and the expressions that its roles share; a GEMM's has an epilogue too."""
 
-    def __init__(self, staging: Staging, plans: tuple[Plan, ...], tile: str = "t") -> None:
+    def __init__(self, staging: Staging, plans: tuple[Plan, ...], tile: str = "t", counter: str = "k_tile") -> None:
         self.staging = staging
         self.tile = tile  # the number of a block's tile, as an expression
+        self.counter = counter  # of its K steps
         self.plans = plans  # of the part that one block loads of every tile
         self.gemm = staging.gemm
         self.step = self._step_number()  # an expression of the kernel's counters, as the two below
@@ -49,7 +50,11 @@ class Loading:
         """Stages used before, over the whole kernel; blocks that share k take one tile."""
         if self.gemm is None:
             return "i"
-        return f"({self.tile} * K_TILES + k_tile)" if self.gemm.schedule.persistent else "k_tile"
+        return f"({self.tile} * K_TILES + {self.counter})" if self.gemm.schedule.persistent else self.counter
+
+    def counted_by(self, counter: str) -> Loading:
+        """The same for a loop with another counter."""
+        return Loading(self.staging, self.plans, self.tile, counter)
 
     @property
     def turn_of_consumer(self) -> Loading:
@@ -63,10 +68,12 @@ class Loading:
 
     @property
     def registers(self) -> Registers | None:
-        """The registers that setmaxnreg distributes. A GEMM's producer is a warp, not a warpgroup: the registers at entry suffice."""
-        if self.gemm is not None or not self.staging.by_warpgroups:
+        """The registers that setmaxnreg distributes. Of most GEMMs the registers at entry suffice: the producer has two warps."""
+        if self.gemm is not None and not self.gemm.redistributes_registers:
             return None
-        return _REGISTERS.get(self.staging.consumers)
+        if not self.staging.by_warpgroups:
+            return None
+        return REGISTERS.get(self.staging.consumers)
 
     @property
     def filled(self) -> Steps:
@@ -101,10 +108,13 @@ class Loading:
         """The K loop; for a persistent GEMM within the loop over tiles, counted through."""
         if self.gemm is None:
             return [{"loop": "i", "count": "k_tiles", "steps": steps}]
-        inner: Step = {"loop": "k_tile", "count": self.tile_steps(), "steps": steps}
-        if not self.gemm.schedule.persistent:
-            return [*before, inner, *after]
-        steps = [*before, inner, *after, *self.next_tile()]
+        return self.tile_loop([*before, {"loop": "k_tile", "count": self.tile_steps(), "steps": steps}, *after])
+
+    def tile_loop(self, steps: Steps) -> Steps:
+        """The steps of one tile of a GEMM; if it is persistent, within the loop over its tiles."""
+        if self.gemm is None or not self.gemm.schedule.persistent:
+            return steps
+        steps = [*steps, *self.next_tile()]
         if self.tile == TILE_OF_TURN:
             return [{"loop": "turn", "count": "(tiles + 1 - instance) / 2", "steps": steps}]
         return [{"loop": "t", "count": "tiles", "steps": steps}]

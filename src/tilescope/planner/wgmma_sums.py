@@ -6,7 +6,8 @@
      192             3                 1    96, so 192 columns: of 512 threads each has 128 registers, of 384 168
      256             2                 2    128, so 128 columns
 
-Sums of 8-bit floats are held twice: those of a K step, and those to which they are added.
+Sums of 8-bit floats are held twice: those of a K step, and those to which they are added. Small tiles hold them three times:
+while the sums of one K step are added, the products of the next one run.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ WGMMA_ROWS = 64  # of a block
 _MOST = 128  # registers of a thread for its sums …
 _MOST_OF_THREE = 96  # … of three warpgroups
 _MOST_TWICE = 72  # … of sums that are held twice
+_MOST_THRICE = {1: 64, 2: 64, 3: 36}  # … of sums that are held three times, by the warpgroups of a block
+_MOST_THRICE_EVENLY = 48  # … by two that have no more registers than the producer
 _MOST_SCALED = 64  # … in addition to the scales of a K step
 
 
@@ -46,3 +49,21 @@ def most_sums(product: Product, warpgroups: int) -> int:
         most = _MOST_SCALED if product.block_scales else _MOST_TWICE
         return most if warpgroups < 3 else most // 2
     return _MOST if warpgroups < 3 else _MOST_OF_THREE
+
+
+def count_step_sums(product: Product, rows: int, columns: int, *, ping_pong: bool) -> int:
+    """How many accumulators take turns in holding the sums of a K step, before they are promoted; 0: they are not.
+
+    With two, a warpgroup issues the products of a step before it adds the sums of the step before.
+    """
+    if not product.is_promoted:
+        return 0
+    groups, blocks = share_rows(rows, ping_pong=ping_pong)
+    most = _MOST_THRICE_EVENLY if ping_pong else _MOST_THRICE[groups]
+    return 2 if not product.block_scales and blocks * columns // 2 <= most else 1
+
+
+def needs_more_registers(rows: int, columns: int, *, ping_pong: bool) -> bool:
+    """Whether two warpgroups that hold sums three times need registers that the producer gives up."""
+    groups, blocks = share_rows(rows, ping_pong=ping_pong)
+    return groups == 2 and blocks * columns // 2 > _MOST_THRICE_EVENLY
