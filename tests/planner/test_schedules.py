@@ -26,7 +26,7 @@ def product(shape, sms=132):
 
 def test_few_rows_are_swapped_and_their_k_is_split():
     gemm = ts.plan_gemm(8, 4096, 14336, "bf16")
-    assert (gemm.tile, gemm.schedule) == ((8, 64, 128), Schedule(swapped=True, split=2))
+    assert (gemm.tile, gemm.schedule) == ((8, 64, 128), Schedule(swapped=True, parts=2))
     assert gemm.sums == (64, 8)
     assert gemm.k_tiles * gemm.tile[2] * 2 == 14336
 

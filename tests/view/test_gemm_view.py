@@ -13,7 +13,7 @@ The plan
 tile              64 x 96 x 128 (m x n x k)
 tiles of C        8 x 6 = 48, in 1 round of 132 SMs; 4 k tiles each
 floor             1.50 us, bound by loads of one SM: rates of an H200, measured
-predicted         7.84 us
+predicted         8.06 us
 schedule          groups of 4
 stages            2 of 16384 + 24576 bytes, 81920 bytes in flight
 mbarrier expects  40960 bytes a stage

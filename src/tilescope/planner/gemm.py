@@ -89,7 +89,7 @@ def plan_gemm(
 
     >>> low_batch = plan_gemm(8, 4096, 14336, "bf16")
     >>> low_batch.tile, low_batch.schedule, low_batch.b.swizzle.name
-    ((8, 64, 128), Schedule(swapped=True, split=2), '128B')
+    ((8, 64, 128), Schedule(swapped=True, parts=2), '128B')
     >>> pair = plan_gemm(8192, 8192, 8192, "bf16", card="B200")
     >>> pair.tile, pair.a.problem.tile, pair.b.problem.tile, pair.schedule.cta_group
     ((256, 256, 64), (128, 64), (128, 64), 2)

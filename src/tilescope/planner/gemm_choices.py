@@ -39,27 +39,28 @@ def list_choices(product: Product, request: GemmRequest, is_readable: IsReadable
     asks = bool(request.requested_fields) or request.dependent
     tiles = list(_list_tiles(product, request, is_readable))
     for (tile, swapped), is_hopeful in zip(tiles, _are_hopeful(product, tiles), strict=True):
-        offered = _list_schedules(product, request, tile, swapped=swapped)
+        offered = list_schedules(product, tile, swapped=swapped)
         tried = offered if is_hopeful else islice(offered, 1)
-        allowed = [schedule for schedule in tried if not asks or request.allows(schedule)]
+        allowed = [schedule for schedule in tried if not asks or request.allows(_ordered(schedule, request))]
         times = [
             (_predict_us(product, tile, schedule), schedule)
             for schedule in allowed or [replace(request.plain, swapped=swapped)]
         ]
         us, fastest = _fastest(times)
+        if request.group is not None:
+            fastest = _ordered(fastest, request)
+            us = _predict_us(product, tile, fastest)
         chosen = replace(request.plain, **{name: getattr(fastest, name) for name in DECIDED_BY_TIME})
         timed_choices.append((us, Choice(tile, chosen)))
     timed_choices.sort(key=lambda timed: round(timed[0], 1))  # of times that differ less, the tile as it is comes first
     return [choice for _, choice in timed_choices]
 
 
-def _list_schedules(product: Product, request: GemmRequest, tile: Tile, *, swapped: bool) -> Iterator[Schedule]:
-    """The schedules of a tile, in the requested order of tiles, if there is one: whole clusters are taken together."""
-    for schedule in list_schedules(product, tile, swapped=swapped):
-        if request.group is None:
-            yield schedule
-        elif request.group % schedule.multicast[0] == 0:
-            yield replace(schedule, group=request.group)
+def _ordered(schedule: Schedule, request: GemmRequest) -> Schedule:
+    """The schedule in the requested order of tiles, if there is one that takes whole clusters together."""
+    if request.group is None or request.group % schedule.multicast[0]:
+        return schedule
+    return replace(schedule, group=request.group)
 
 
 def _fastest(times: list[tuple[float, Schedule]]) -> tuple[float, Schedule]:

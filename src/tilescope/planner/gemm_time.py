@@ -40,7 +40,7 @@ from tilescope.planner.gemm_schedule import PLAIN, Schedule, clusters
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 from tilescope.planner.ranked_tile import FloorTerm, Prediction
 from tilescope.planner.tile_groups import count_fetched_bytes, count_operand_bytes
-from tilescope.planner.wgmma_sums import share_rows
+from tilescope.planner.wgmma_sums import count_step_sums, share_rows
 
 _LINE_BYTES = 128  # of the L2, and of a row of a tile
 _WGMMA_ROWS = 64
@@ -113,7 +113,7 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
     work = _work(product, tile, schedule)
     fetched_bytes = work.tiles * work.step_bytes * ceil_div(product.shape[2], tile[2])
     straddling = _straddling(product, rates)
-    products_us = _products_us(product, work, rates)
+    products_us = _products_us(product, work, schedule, rates)
     step_us = _step_us(work, straddling, products_us, rates)
     if product.block_scales:
         step_us += scaled_step_us(work.rows, work.columns, swapped=schedule.swapped)
@@ -210,13 +210,16 @@ def _last_round(tail: int) -> float:
     return sum(shares) + 1 / tail**2
 
 
-def _products_us(product: Product, work: _Work, rates: GemmRates) -> float:
+def _products_us(product: Product, work: _Work, schedule: Schedule, rates: GemmRates) -> float:
     """The wgmma of one K step, whose operands are there."""
     sums_cycles = work.columns / 2
     read_cycles = rates.smem_cycles * (_WGMMA_ROWS + work.columns) / 4
     instructions = ceil_div(work.k_bytes, _WGMMA_K_BYTES) * ceil_div(work.rows, _WGMMA_ROWS)
     alone = share_rows(work.rows).groups == 1
-    if product.is_promoted:
+    step_sums = count_step_sums(product, work.rows, work.columns, ping_pong=schedule.ping_pong)
+    if step_sums == 2:
+        ratio = rates.alone_in_turn_ratio if alone else rates.in_turn_ratio
+    elif step_sums == 1:
         ratio = rates.alone_promoted_ratio if alone else rates.promoted_ratio
     else:
         ratio = rates.alone_ratio if alone else 1.0

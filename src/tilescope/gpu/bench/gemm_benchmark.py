@@ -204,7 +204,7 @@ def kernel_words(plan: GemmPlan) -> str:
     """The tile of a plan and how its blocks share the work.
 
     >>> kernel_words(plan_gemm(8, 4096, 14336, "bf16"))
-    '8 x 64, swapped, split 2'
+    '8 x 64, swapped, parts 2'
     """
     words = [by(plan.tile[:2]), schedule_words(plan.schedule), f"scales {BLOCK_SCALES}" if plan.block_scales else ""]
     return ", ".join(filter(None, words))
