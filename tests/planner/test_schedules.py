@@ -194,10 +194,7 @@ def test_products_of_millions_of_tiles_have_an_order(shape):
 
 
 def test_clusters_that_share_operands_are_planned_only_where_they_are_faster():
-    assert ts.plan_gemm(4096, 4096, 4096, "bf16").schedule.multicast == (
-        1,
-        1,
-    )  # 177.2 us predicted, 176.7 with clusters
+    assert ts.plan_gemm(4096, 4096, 4096, "bf16").schedule.multicast == (1, 1)  # clusters gain less than 1 %
     assert ts.plan_gemm(3000, 1672, 904, "bf16").schedule.multicast != (1, 1)  # rows straddle lines
 
 
