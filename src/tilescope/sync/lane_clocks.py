@@ -36,6 +36,7 @@ from tilescope.sync.vector_clock import (
     Vector,
     VectorClock,
     Vectors,
+    join_others,
     later_vectors,
 )
 
@@ -218,8 +219,7 @@ class LaneClocks:
         vectors = self._rows[rows[0]].copy() if len(rows) == 1 else self._rows[rows].max(axis=0)
         others: dict[int, Vectors] = {}
         for row in rows:
-            for cluster, other_vectors in self.others[row].items():
-                others[cluster] = later_vectors(others.get(cluster), other_vectors)
+            join_others(others, self.others[row])
         if own_epochs is None and len(lanes) == self.lane_count:
             self._join_own_of_all(vectors)
         else:

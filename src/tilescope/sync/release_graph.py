@@ -34,6 +34,7 @@ from tilescope.sync.vector_clock import (
     Vector,
     VectorClock,
     Vectors,
+    join_others,
     later_vectors,
 )
 
@@ -343,8 +344,7 @@ class _Walk:
 
     def _join_complete(self, complete: _Complete, is_executed: bool) -> None:
         asking = self._asking
-        for cluster, vectors in complete.others.items():
-            self._join(cluster, vectors)
+        self._join_all(complete.others)
         if is_executed:
             return
         own = complete.others.get(asking.cluster)
@@ -389,8 +389,13 @@ class _Walk:
                 continue
             known[id(knowledge)] = (found.cluster, knowledge)
             if known is self._known:
-                for cluster, vectors in knowledge.others.items():
-                    self._join(cluster, vectors)
+                self._join_all(knowledge.others)
+
+    def _join_all(self, others: dict[int, Vectors]) -> None:
+        join_others(self._asking.others, others, without=self._asking.cluster)
+        own = others.get(self._asking.cluster)
+        if own is not None:
+            self._join(self._asking.cluster, own)
 
     def _join(self, cluster: int, vectors: Vectors) -> None:
         asking = self._asking

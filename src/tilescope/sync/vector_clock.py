@@ -117,8 +117,7 @@ def join_clocks(one: VectorClock | None, other: VectorClock) -> VectorClock:
     if one is None:
         return other
     others = dict(one.others)
-    for cluster, vectors in other.others.items():
-        others[cluster] = later_vectors(others.get(cluster), vectors)
+    join_others(others, other.others)
     pending = one.pending.join(other.pending)
     return VectorClock(one.cluster, later_vectors(one.vectors, other.vectors), others, pending)
 
@@ -144,6 +143,17 @@ class Knowledge:
         vectors = np.zeros((len(self.vectors), max(last, self.lane_count)), np.int32)
         vectors[:, self.columns] = self.vectors
         return vectors
+
+
+def join_others(known: dict[int, Vectors], others: dict[int, Vectors], without: int | None = None) -> None:
+    """Join clocks by cluster into known ones, in place; `without`: a cluster that is left out.
+
+    Blocks that hand on a lock share the arrays of all blocks before them, so most are the same array.
+    """
+    for cluster, vectors in others.items():
+        held = known.get(cluster)
+        if held is not vectors and cluster != without:
+            known[cluster] = later_vectors(held, vectors)
 
 
 def later_vectors(one: Vectors | None, other: Vectors) -> Vectors:
