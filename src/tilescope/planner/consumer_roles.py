@@ -28,13 +28,11 @@ def consumer_role(loading: Loading) -> Step:
         is_behind = loading.gemm is not None and staging.stages > 1 and not loading.gemm.product.is_promoted
         read = [{"commit": "wgmma"}, {"wait_group": "wgmma", "pending": int(is_behind)}]
         if is_behind:
-            is_persistent = loading.gemm is not None and loading.gemm.schedule.persistent
-            tile = f"{loading.tile} * K_TILES + " if is_persistent else ""
             last = [
                 {"wait_group": "wgmma", "pending": 0},
-                free | {"release": f"empty[({tile}{loading.tile_steps()} - 1) % STAGES]"},
+                free | {"release": f"empty[{loading.at(f'{loading.tile_steps()} - 1').stage}]"},
             ]
-            free |= {"release": f"empty[({tile}k_tile - 1) % STAGES]", "when": "k_tile > 0"}
+            free |= {"release": f"empty[{loading.at('k_tile - 1').stage}]", "when": "k_tile > 0"}
     meet = loading.meet(None if loading.registers is None else loading.registers.consumer)
     if loading.is_dependent:
         meet.append({"griddepcontrol": "launch"})
@@ -64,31 +62,30 @@ def _promoted_steps(loading: Loading, free: Step) -> Steps:
 
     The compiler lets products run while other registers are read only if it sees both in a row: a run ends with a wait for all of them.
     """
-    alone = loading.counted_by("rest")
 
-    def products(of: Loading, pending: int) -> Steps:
-        multiply = step_of(multiply=of.slots, tile=of.step)
-        return [*of.filled, multiply, {"commit": "wgmma"}, {"wait_group": "wgmma", "pending": pending}]
+    def products(at: Loading, pending: int) -> Steps:
+        multiply = step_of(multiply=at.slots, tile=at.step)
+        return [*at.filled, multiply, {"commit": "wgmma"}, {"wait_group": "wgmma", "pending": pending}]
 
-    def released(step: str) -> Step:
-        return free | {"release": f"empty[({step}) % STAGES]"}
+    def released(at: Loading) -> Step:
+        return free | {"release": f"empty[{at.stage}]"}
 
-    count, tile = loading.tile_steps(), loading.step.removeprefix("(").removesuffix(")").removesuffix("k_tile")
-    earlier = released(f"{tile}k_tile - 1") | {"when": f"k_tile % {PROMOTED_RUN} > 0"}
+    count, alone, first = loading.tile_steps(), loading.at("rest"), f"{PROMOTED_RUN} * run"
+    earlier = released(loading.at("k_tile - 1")) | {"when": f"k_tile % {PROMOTED_RUN} > 0"}
     in_run: Step = {
         "loop": "k_tile",
-        "start": f"{PROMOTED_RUN} * run",
+        "start": first,
         "count": PROMOTED_RUN,
         "steps": [*products(loading, 1), earlier],
     }
-    last = [{"wait_group": "wgmma", "pending": 0}, released(f"{tile}{in_run['start']} + {PROMOTED_RUN} - 1")]
+    last = [{"wait_group": "wgmma", "pending": 0}, released(loading.at(f"{first} + {PROMOTED_RUN} - 1"))]
     return [
         {"loop": "run", "count": f"{count} / {PROMOTED_RUN}", "steps": [in_run, *last]},
         {
             "loop": "rest",
             "start": f"{count} / {PROMOTED_RUN} * {PROMOTED_RUN}",
             "count": f"{count} % {PROMOTED_RUN}",
-            "steps": [*products(alone, 0), free | {"release": f"empty[{alone.stage}]"}],
+            "steps": [*products(alone, 0), released(alone)],
         },
     ]
 

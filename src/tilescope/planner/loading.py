@@ -50,10 +50,12 @@ class Loading:
         """Stages used before, over the whole kernel; blocks that share k take one tile."""
         if self.gemm is None:
             return "i"
-        return f"({self.tile} * K_TILES + {self.counter})" if self.gemm.schedule.persistent else self.counter
+        if self.gemm.schedule.persistent:
+            return f"({self.tile} * K_TILES + {self.counter})"
+        return self.counter if self.counter.isidentifier() else f"({self.counter})"
 
-    def counted_by(self, counter: str) -> Loading:
-        """The same for a loop with another counter."""
+    def at(self, counter: str) -> Loading:
+        """The same at another K step of a tile, given as an expression."""
         return Loading(self.staging, self.plans, self.tile, counter)
 
     @property
