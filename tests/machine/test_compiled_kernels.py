@@ -262,14 +262,31 @@ def test_nvrtc_compiles_where_there_is_no_nvcc(require, tmp_path, monkeypatch):
         cuda_compiler.compile_cuda(source)
 
 
+@pytest.mark.parametrize(
+    "given",
+    ["nowhere.cu", ".", "__global__ void f() {}\n", "a long text; " * 900],
+    ids=["path", "folder", "text", "long"],
+)
+def test_what_is_no_file_of_cuda_is_refused_before_a_compiler_sees_it(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ts.RuleError) as refused:
+        ts.Kernel.from_cuda(given)
+    (violation,) = refused.value.violations
+    assert violation.rule == "cuda-compile"
+    assert violation.limit == "the path of a CUDA C++ file"
+    assert len(str(violation)) < 300
+
+
 def test_without_a_compiler_one_sentence_says_what_is_missing(tmp_path, monkeypatch):
     from tilescope.machine.launch import cuda_compiler
 
+    source = tmp_path / "scale.cu"
+    source.touch()
     monkeypatch.setattr(cuda_compiler, "find_nvcc", lambda: None)
     monkeypatch.setattr(cuda_compiler.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(ts.DeviceError, match="neither is installed"):
-        cuda_compiler.compile_cuda(tmp_path / "scale.cu")
+        cuda_compiler.compile_cuda(source)
     monkeypatch.setattr(cuda_compiler, "find_nvcc", lambda: Path("/opt/nvcc"))
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     with pytest.raises(ts.DeviceError, match=r"no g\+\+"):
-        cuda_compiler.compile_cuda(tmp_path / "scale.cu")
+        cuda_compiler.compile_cuda(source)

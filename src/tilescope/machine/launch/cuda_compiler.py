@@ -39,6 +39,11 @@ CUDA_COMPILE = rule(
     fix="Change the source, or pass what it needs: --option=-Iinclude, --option=-DNAME, --arch sm_80.",
     source="nvcc; NVRTC",
 )
+NO_CUDA_FILE = CUDA_COMPILE.worded(
+    found="no such file: {given}",
+    limit="the path of a CUDA C++ file",
+    fix="Check the path. Write source text to a file first; ts.Kernel takes the text of PTX.",
+)
 
 
 class CompiledCuda(NamedTuple):
@@ -55,6 +60,8 @@ def compile_cuda(path: Path, *, arch: str | None = None, options: Sequence[str] 
 
     A RuleError holds the compiler's errors, a DeviceError reports that no compiler is installed.
     """
+    if not _is_file(path):
+        raise NO_CUDA_FILE.error(given=shortened(str(path)))
     target = DEFAULT_TARGET if arch is None else choose_target(arch)
     nvcc = find_nvcc()
     if nvcc is not None and shutil.which("g++") is not None:
@@ -67,6 +74,14 @@ def compile_cuda(path: Path, *, arch: str | None = None, options: Sequence[str] 
         "CUDA C++ is compiled by nvcc or NVRTC, and neither is installed: set CUDA_HOME to a CUDA toolkit, "
         "or pip install cuda-bindings nvidia-cuda-nvrtc."
     )
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is a file or a pipe of this name; source text may be too long for a name."""
+    try:
+        return path.exists() and not path.is_dir()
+    except OSError:
+        return False
 
 
 def choose_target(arch: str) -> str:
