@@ -259,7 +259,7 @@ class _Walk:
         self._asking = asking
         self._complete = complete
         self._found: dict[int, _Round] = {}
-        self._epochs: dict[int, Vectors] = {}  # by cluster: HAPPENS_BEFORE and EXECUTED, by lane
+        self._epochs: dict[int, Vectors] = {}  # by cluster: what its releases published, by lane
         self._resolved = np.zeros_like(asking.resolved.epochs)
         self._words: dict[int, int] = {}
         self._known: dict[int, tuple[int, Knowledge]] = {}  # by id: with its cluster
@@ -280,7 +280,24 @@ class _Walk:
 
     def take(self, number: int, found: Releases, first: int) -> _Taken:
         """Note what the waiting releases of a round add, without what was known or visited."""
-        waiting = self._found[number]
+        self.visited += 1
+        whole, executed, acquired = self._take_waiting(self._found[number], found, first)
+        unknown = self._unknown(found, whole)
+        self._note_whole(found, unknown)
+        if len(acquired):
+            self._note(found, acquired, self._known)
+            unknown = np.union1d(unknown, acquired)
+        only_executed = self._unknown(found, executed)
+        self._note_executed(found, only_executed)
+        if found.words is None:
+            return _Taken(unknown, (unknown, only_executed))
+        for word, node in zip(found.words[whole].tolist(), (first + whole).tolist(), strict=True):
+            if node > self._words.get(word, NO_NODE):
+                self._words[word] = node
+        return _Taken(unknown, (whole, executed))
+
+    def _take_waiting(self, waiting: _Round, found: Releases, first: int) -> tuple[Indices, Indices, Indices]:
+        """The releases of a round that wait, and those before them at their words, by what is taken of them."""
         count = len(found.lanes)
         whole, executed = (
             self._without_complete(found, waiting.take(part, count), first, is_executed=part == _EXECUTED)
@@ -290,35 +307,29 @@ class _Walk:
             self.newest = _End(first + int(whole[0]), is_executed=False)
         elif self.newest is None and len(executed) == 1:
             self.newest = _End(first + int(executed[0]), is_executed=True)
-        self.visited += 1
+        whole, executed = (_with_those_before(indices, found.starts) for indices in (whole, executed))
         acquired = waiting.take(_ACQUIRED, count)
         if len(acquired):
-            whole = np.union1d(_with_those_before(whole, found.starts), _those_before(acquired, found.starts))
+            whole = np.union1d(whole, _those_before(acquired, found.starts))
             acquired = self._unknown(found, np.setdiff1d(acquired, whole))
-        else:
-            whole = _with_those_before(whole, found.starts)
-        whole = self._without_known_words(found, whole, first)
-        executed = self._without_known_words(found, _with_those_before(executed, found.starts), first)
-        unknown = self._unknown(found, whole)
-        if len(unknown):
-            self._note(found, unknown, self._known)
-            lanes = found.lanes[unknown]
-            self._later_epochs(found, HAPPENS_BEFORE, lanes, found.released[unknown])
-            self._later_epochs(found, 1, lanes, found.epochs[unknown])
-            self._resolve(found, unknown)
-        if len(acquired):
-            self._note(found, acquired, self._known)
-            unknown = np.union1d(unknown, acquired)
-        only_executed = self._unknown(found, executed)
-        if len(only_executed):
-            self._note(found, only_executed, self._executed)
-            self._later_epochs(found, 1, found.lanes[only_executed], found.epochs[only_executed])
-        if found.words is None:
-            return _Taken(unknown, (unknown, only_executed))
-        for word, node in zip(found.words[whole].tolist(), (first + whole).tolist(), strict=True):
-            if node > self._words.get(word, NO_NODE):
-                self._words[word] = node
-        return _Taken(unknown, (whole, executed))
+        whole, executed = (self._without_known_words(found, indices, first) for indices in (whole, executed))
+        return whole, executed, acquired
+
+    def _note_whole(self, found: Releases, indices: Indices) -> None:
+        """Note all of some releases: what their lanes knew, and what they released."""
+        if not len(indices):
+            return
+        self._note(found, indices, self._known)
+        self._later_epochs(found, HAPPENS_BEFORE, indices, found.released)
+        self._later_epochs(found, EXECUTED, indices, found.epochs)
+        self._resolve(found, indices)
+
+    def _note_executed(self, found: Releases, indices: Indices) -> None:
+        """Note of some releases only that they were executed, and what their lanes knew to be."""
+        if not len(indices):
+            return
+        self._note(found, indices, self._executed)
+        self._later_epochs(found, EXECUTED, indices, found.epochs)
 
     def _resolve(self, found: Releases, indices: Indices) -> None:
         """Note that all of some releases becomes known; a lane whose epoch one does not end may release again in it."""
@@ -373,12 +384,13 @@ class _Walk:
             return indices
         return indices[resolved[found.lanes[indices]] < found.epochs[indices]]
 
-    def _later_epochs(self, found: Releases, row: int, lanes: LaneNumbers, epochs: Vector) -> None:
-        """Note epochs of lanes: those that happen before, and those that were executed."""
+    def _later_epochs(self, found: Releases, vector: int, indices: Indices, epochs: Vector) -> None:
+        """Note epochs of the lanes of some releases: those that happen before, or those that were executed."""
         noted = self._epochs.get(found.cluster)
         if noted is None:
-            noted = self._epochs[found.cluster] = np.zeros((2, found.known[0].lane_count), np.int32)
-        noted[row, lanes] = np.maximum(noted[row, lanes], epochs)
+            noted = self._epochs[found.cluster] = np.zeros((EXECUTED + 1, found.known[0].lane_count), np.int32)
+        lanes = found.lanes[indices]
+        noted[vector, lanes] = np.maximum(noted[vector, lanes], epochs[indices])
 
     def _note(self, found: Releases, indices: Indices, known: dict[int, tuple[int, Knowledge]]) -> None:
         """Note what lanes knew; what they knew of other clusters hides nothing."""
@@ -414,9 +426,7 @@ class _Walk:
             vectors[:EXECUTED] = 0
             vectors[EXECUTED + 1 :] = 0
             self._join(cluster, vectors)
-        for cluster, epochs in self._epochs.items():
-            vectors = np.zeros((EXECUTED + 1, epochs.shape[1]), np.int32)
-            vectors[[HAPPENS_BEFORE, EXECUTED]] = epochs
+        for cluster, vectors in self._epochs.items():
             self._join(cluster, vectors)
         epochs = self._asking.resolved.epochs
         np.maximum(epochs, self._resolved, out=epochs)
