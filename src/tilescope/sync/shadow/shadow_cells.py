@@ -16,8 +16,9 @@ put into their slots together: arrays that a kernel only reads cost little.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from tilescope.sync.footprint import CellNumbers, Cells
 from tilescope.sync.shadow.noncoherent_reads import NoncoherentReads
 
 ClusterNumbers = npt.NDArray[np.int32]
+Number = TypeVar("Number", bound=np.generic)
 _MOST_WAITING = 1 << 16  # cells that were read, as many as wait for their slots
 _MOST_OWN_READS = 4  # reads between two writes of a thread that are compared with the second
 
@@ -113,6 +115,12 @@ class ThreadReads(NamedTuple):
     newest: int  # no stamp is larger
     cluster: int = 0
 
+    def by_cell(self) -> tuple[CellNumbers, CellNumbers, Stamps]:
+        """For each cell of each lane: its number, the first of its slots, and its stamp."""
+        if self.at.each == 1:
+            return self.at.first, self.slots, self.stamps
+        return self.at.cells, self.slots.repeat(self.at.each), self.stamps.repeat(self.at.each)
+
 
 class Clusters:
     """The cluster that made each access of a table; stored once as long as it is the same one."""
@@ -160,11 +168,20 @@ class ReadTable:
         self._newest = 0  # the largest stamp of a thread
         self._last_of_units: dict[int, int] = {}  # by column: its last epoch
 
-    def put_threads(
-        self, cells: CellNumbers, slots: CellNumbers, stamps: Stamps, clusters: int | ClusterNumbers
-    ) -> None:
-        """Threads read cells; of several in one slot the last one stays."""
+    def put_threads(self, reads: Sequence[ThreadReads]) -> None:
+        """Instructions read cells, each lane into its pair of slots: the first lane and the last one stay, of the last instruction."""
+        cells, slots, stamps = (_in_a_row(pieces) for pieces in zip(*[one.by_cell() for one in reads], strict=True))
+        clusters: int | ClusterNumbers = reads[0].cluster
+        if any(one.cluster != clusters for one in reads):
+            clusters = np.repeat(
+                np.array([one.cluster for one in reads], np.int32), [len(one.slots) * one.at.each for one in reads]
+            )
         self._newest = max(self._newest, int(stamps.max()))
+        self._put((cells, slots + 1), stamps, clusters)
+        if not all(one.at.are_distinct for one in reads):  # otherwise each lane is the first and the last one
+            backwards = _lanes_backwards(reads)
+            cells, slots, stamps = cells[backwards], slots[backwards], stamps[backwards]
+            clusters = clusters if isinstance(clusters, int) else clusters[backwards]
         self._put((cells, slots), stamps, clusters)
 
     def put_unit(self, cells: Cells, slot: int, stamp: int, cluster: int) -> None:
@@ -387,11 +404,9 @@ class CellTable:
 
     def _put_waiting(self) -> None:
         """Put waiting reads into their slots; of instructions that share a slot the last one counts."""
-        if not self._waiting:
-            return
-        self._put([_backwards(reads) for reads in self._waiting], slot_of_pair=0)
-        self._put(self._waiting, slot_of_pair=1)
-        self._forget_waiting()
+        if self._waiting:
+            self._thread_reads.put_threads(self._waiting)
+            self._forget_waiting()
 
     def _are_settled(self, waiting: Sequence[ThreadReads], accessor: Accessor) -> bool:
         """Whether waiting reads happen before everybody who can access shared memory."""
@@ -420,18 +435,6 @@ class CellTable:
         self._cells_waiting = 0
         self._awaited_cells = None
 
-    def _put(self, waiting: Sequence[ThreadReads], slot_of_pair: int) -> None:
-        """Put reads into one slot of their pairs; of lanes that share it the last one counts."""
-        cells = np.concatenate([reads.at.cells for reads in waiting])
-        counts = np.repeat([reads.at.each for reads in waiting], [len(reads.slots) for reads in waiting])
-        slots = np.concatenate([reads.slots for reads in waiting]).repeat(counts)
-        stamps = np.concatenate([reads.stamps for reads in waiting]).repeat(counts)
-        clusters: int | ClusterNumbers = waiting[0].cluster
-        if any(reads.cluster != clusters for reads in waiting):
-            sizes = [len(reads.slots) * reads.at.each for reads in waiting]
-            clusters = np.repeat(np.array([reads.cluster for reads in waiting], np.int32), sizes)
-        self._thread_reads.put_threads(cells, slots + slot_of_pair, stamps, clusters)
-
 
 def _is_known(newest: int, stamps: Stamps, accessor: Accessor) -> bool:
     """Whether writes of its own cluster happen before an accessor, as far as one comparison can decide."""
@@ -445,7 +448,11 @@ def _is_known(newest: int, stamps: Stamps, accessor: Accessor) -> bool:
     return accessor.is_unit_ordered(column, epoch)
 
 
-def _backwards(reads: ThreadReads) -> ThreadReads:
-    """The same reads, the last lane first."""
-    at = LaneCells(reads.at.first[::-1], reads.at.each)
-    return reads._replace(at=at, slots=reads.slots[::-1], stamps=reads.stamps[::-1])
+def _in_a_row(pieces: Sequence[npt.NDArray[Number]]) -> npt.NDArray[Number]:
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _lanes_backwards(reads: Sequence[ThreadReads]) -> CellNumbers:
+    """The cells of instructions one after another, in each of them from the last lane to the first."""
+    ends = np.cumsum([len(one.slots) * one.at.each for one in reads]).tolist()
+    return _in_a_row([np.arange(start, end)[::-1] for start, end in itertools.pairwise([0, *ends])])
