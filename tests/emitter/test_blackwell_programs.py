@@ -29,7 +29,7 @@ def test_there_are_programs_of_every_kind():
         assert rounds * plan.k_tiles >= 2 * plan.stages or program.shape[0] < 130, program.name
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", EVERY)
 def test_the_kernel_gives_the_product_and_no_finding(name):
     launch = launch_of(PROGRAMS[name])

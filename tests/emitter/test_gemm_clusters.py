@@ -81,7 +81,7 @@ def test_its_pipeline_is_proven(name):
 
 
 @pytest.mark.slow
-@pytest.mark.thinned(10)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_wrong_count_is_noticed(mutant):
     gemm = planned("B")

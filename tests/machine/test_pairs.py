@@ -49,6 +49,7 @@ def test_a_right_kernel_gives_its_result_and_no_finding(name):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [0, 3, 4, 5])
 def test_right_and_wrong_are_told_apart_with_other_seeds(seed):
     for pairs in TABLE:

@@ -130,6 +130,7 @@ def test_hostile_queries_are_answered_or_refused(client, markup_problems, page, 
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("page", "chosen"), FORMS, ids=[f"{page.name}-{chosen}" for page, chosen in FORMS])
 def test_many_more_hostile_queries_are_answered_or_refused(client, page, chosen):
     @settings(max_examples=150)
