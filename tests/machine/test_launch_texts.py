@@ -95,6 +95,8 @@ def test_an_argument_is_read(text, described):
         ("f16:0x8", "has the shape '0x8'"),
         ("f16:8y8", "has the shape '8y8'"),
         ("f16:8:zeroes", "Did you mean zeros?"),
+        ("ones:f32:64x8", "Write f32:64x8:ones."),
+        ("zeros:64", "Write f32:64:zeros."),
         ("map:", "map: names no array"),
         ("map:0,box", "argument 3: 'box' in map:0,box"),
         ("ptr:a", "ptr:a names no array"),

@@ -56,6 +56,10 @@ NO_FILL = ARGUMENT_TEXT.worded(
     limit="{known:, }",
     fix="[[Did you mean {nearest}? ]]Write {data_type}:{shape}:zeros, for example.",
 )
+FILL_FIRST = ARGUMENT_TEXT.worded(
+    limit="TYPE:SHAPE:FILL, in this order",
+    fix="Write {reordered}.",
+)
 NO_REFERENCE = ARGUMENT_TEXT.worded(
     found="argument {index}: {text} names no array",
     limit="the number of an argument that is an array, counted from 0; a map may describe its own array: map:f16:64x64,box=64x64",
@@ -215,6 +219,10 @@ def _parse_array(text: str, index: int) -> ArrayArgument:
     match = _ARRAY.fullmatch(text)
     if match is None or (match["shape"] is None and match["file"] is None):
         raise ARGUMENT_TEXT.error(index=index, text=shortened(text) or "nothing")
+    if match["type"] in FILLS and match["file"] is None:
+        fill, *rest = text.split(":")
+        reordered = ":".join([*rest, fill] if len(rest) > 1 else ["f32", *rest, fill])
+        raise FILL_FIRST.error(index=index, text=shortened(text), reordered=shortened(reordered))
     _require_type(match["type"], index)
     shape: tuple[int, ...] = ()
     if match["shape"] is not None:
