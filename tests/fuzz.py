@@ -20,9 +20,8 @@ from pathlib import Path
 
 SECONDS = 120
 TESTS = Path(__file__).parent
-UNTIL = (
-    "TILESCOPE_FUZZ_UNTIL"  # the time after which no further test of a round begins: seconds, as time.time() has them
-)
+# The time after which no further test of a round begins: seconds, as time.time() has them.
+UNTIL = "TILESCOPE_FUZZ_UNTIL"
 
 
 def property_tests():

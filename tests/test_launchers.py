@@ -18,9 +18,8 @@ LAUNCHERS = {
 }  # quick work, a word of its output
 FEW = ('"pytest>', '"pytest-xdist>', '"hypothesis>', '"ruff>', '"mypy>')
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-ENVIRONMENT["PIP_NO_COMPILE"] = (
-    "1"  # Python compiles what it imports; pip would compile everything, which takes half the time
-)
+# Python compiles what it imports; pip would compile everything, which takes half the time.
+ENVIRONMENT["PIP_NO_COMPILE"] = "1"
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""} | dict.fromkeys(
     ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"], "http://127.0.0.1:9"
 )

@@ -75,9 +75,7 @@ class WgmmaWork:
     cluster_blocks: int  # of both together
     sharing_blocks: str  # these in words
     ping_pong: bool  # whether two warpgroups take tiles in turn
-    step_sums: tuple[
-        str, ...
-    ]  # the accumulators that take turns in holding the sums of a K step; none: nothing is promoted
+    step_sums: tuple[str, ...]  # accumulators that hold the sums of a K step in turn; none: nothing is promoted
     registers: Registers | None  # that setmaxnreg distributes
     scales: None = None  # wgmma takes no scale factors
     block_scales: BlockScaleFacts | None = None  # those of float32, which threads apply

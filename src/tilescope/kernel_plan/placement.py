@@ -163,9 +163,7 @@ class _Sharing:
     """The blocks of a memory that may overlap; it depends on when they are alive, not on their sizes."""
 
     conflicts: frozenset[tuple[str, str]]  # pairs of names, in both orders
-    free: tuple[
-        tuple[int, int], ...
-    ]  # places of blocks that do not conflict, the one that is alive first before the other
+    free: tuple[tuple[int, int], ...]  # places of blocks that do not conflict: which of them is alive first
     crowds: frozenset[tuple[int, ...]]  # blocks that all conflict: alive together, with those that share with none
 
 

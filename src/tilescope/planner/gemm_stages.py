@@ -20,9 +20,7 @@ from tilescope.planner.product import Product, Tile
 MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight
 FEWEST_STAGES = 2  # one is filled while the other is read
 _SHORT_K_TILES = 8  # K steps of a tile whose store takes as long
-_FEWEST_TURNED_K_TILES = (
-    6  # of warpgroups that take tiles in turn, from which on a stage is worth more than buffers of C
-)
+_FEWEST_TURNED_K_TILES = 6  # of warpgroups that take tiles in turn: a stage is then worth more than buffers of C
 _RESIDUAL_STAGES = 3  # minimum that must remain beside buffers for a whole tile of C
 
 

@@ -30,9 +30,8 @@ from tilescope.planner.tile_groups import choose_group
 
 FEWEST_K_TILES = 3  # of a block that shares k
 _MOST_SHARED_PARTS = 4  # of k, whose blocks also share an operand
-_WIDEST_TURNED = (
-    192  # columns of a tile that warpgroups take in turn: of 30 wider ones, 27 were slower than another kernel
-)
+# Columns of a tile that warpgroups take in turn: of 30 wider ones, 27 were slower than another kernel.
+_WIDEST_TURNED = 192
 _FEWEST_TURNED = 64 * 128  # sums of a tile that warpgroups take in turn …
 # … and its K steps: of longer tiles the epilogue is too small a part for the smaller tile to pay
 _MOST_TURNED_K_TILES = 32

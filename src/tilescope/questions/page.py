@@ -120,9 +120,8 @@ class PageForm:
     fixes: Callable[[Asked, Answer | None], Fixes] = without_fixes  # answer: None where the question is refused
     record: Callable[[Asked, Callable[[str, int], None]], None] | None = None  # makes a long answer ready after a click
     listing: Callable[[Asked, Answer], tuple[ListedLine, ...]] = without_listing  # the text beside its answer
-    code: Callable[[Asked, Answer], Code | Sentences] = (
-        without_code  # a program below the drawing, or why there is none
-    )
+    # A program below the drawing, or why there is none.
+    code: Callable[[Asked, Answer], Code | Sentences] = without_code
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,8 @@ def cached_json(name: str, sources: Iterable[bytes], make: Callable[[], Json]) -
     ['made']
     """
     text = b"\0".join(sources)
-    digest = (
-        f"{crc32(text):08x}{adler32(text):08x}"  # against a stale file; hashlib takes longer to import than to read it
-    )
+    # Against a stale file; hashlib takes longer to import than to read it.
+    digest = f"{crc32(text):08x}{adler32(text):08x}"
     with suppress(OSError, ValueError, ImportError):  # there is none yet, or somebody else wrote something into it
         cached: Json = json.loads((find_cache_folder() / f"{name}-{digest}.json").read_bytes())
         return cached

@@ -123,9 +123,8 @@ class BatchSchedule(Schedule):
 
     _is_at_barrier: npt.NDArray[np.bool_] = field(init=False)
     _barrier_pcs: npt.NDArray[np.int64] = field(init=False)  # of lanes at a barrier
-    _has_equal_steps: bool = (
-        True  # whether every front has as many steps as each of its blocks would have in a separate run
-    )
+    # Whether every front has as many steps as each of its blocks would have in a separate run.
+    _has_equal_steps: bool = True
     _blocks_of: tuple[LaneNumbers, int] | None = None  # lanes, and how many blocks they are of
 
     def __post_init__(self) -> None:

@@ -92,9 +92,8 @@ class Launch:
     max_seconds: float | None = None  # CPU time of this thread: other load on the machine does not count
     begun: float = field(default_factory=time.thread_time)
     is_out_of_time: bool = False
-    progress: Callable[[int], None] | None = (
-        None  # is called with the steps executed; an exception that it raises ends the run
-    )
+    # `progress` is called with the steps executed; an exception that it raises ends the run.
+    progress: Callable[[int], None] | None = None
     to_start: Iterator[tuple[int, int, int]] = field(
         default_factory=lambda: iter(())
     )  # first blocks of the clusters that have not started

@@ -91,9 +91,8 @@ class Unit:
     vectors: Vectors
     others: dict[int, Vectors]
     proxy: int = HAPPENS_BEFORE
-    fenced_kinds: int = (
-        1  # of columns that need a fence: threads; with 2 their cp.async too, which tensor cores need not
-    )
+    # Kinds of columns that need a fence: threads; with 2 their cp.async too, which tensor cores need not.
+    fenced_kinds: int = 1
 
     @property
     def cluster(self) -> int:

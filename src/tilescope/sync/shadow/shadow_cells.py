@@ -261,9 +261,8 @@ class CellTable:
         self._unit_reads = ReadTable(count, units, is_shared=is_shared)
         self._waiting: list[ThreadReads] = []
         self._cells_waiting = 0
-        self._awaited_cells: Cells | None = (
-            None  # all waiting reads are of these cells, each by its writer; None: not known
-        )
+        # All waiting reads are of these cells, each by its writer; None: not known.
+        self._awaited_cells: Cells | None = None
         self.noncoherent: NoncoherentReads | None = None  # None: no thread has read them by ld.global.nc
 
     def last_writes(self, cells: Cells, cluster: int) -> Seen:
