@@ -347,6 +347,62 @@ def test_maps_are_known_again_after_a_leader_is_undone(monkeypatch, odd_block):
     assert together == alone
 
 
+KINDS = {  # what blocks do, as PTX of their numbers %r14: each takes `less` elements of k less
+    "the first block": "setp.eq.u32 %odd, %r14, 0; selp.u32 %less, 64, 0, %odd;",
+    "the last block": "setp.eq.u32 %odd, %r14, 8; selp.u32 %less, 64, 0, %odd;",
+    "every second block": "and.b32 %less, %r14, 1; mul.lo.u32 %less, %less, 64;",
+    "three kinds": "rem.u32 %less, %r14, 3; setp.eq.u32 %odd, %less, 2; setp.eq.u32 %other, %less, 1; @%odd bra ODD; "
+    "@%other bra OTHER; ODD: mov.u32 %lane, 1; OTHER: mov.u32 %less, 0;",
+    "another thread": "and.b32 %less, %r14, 1; mov.u32 %lane, %tid.x; setp.eq.u32 %odd, %lane, %less; "
+    "@%odd st.shared.u32 [global_smem+98336], %lane; mov.u32 %less, 0;",
+}
+
+
+def run_kinds(name, *, findings):
+    """A product of nine blocks of several kinds."""
+    text = PATHS["mm_tma_f16"].with_suffix(".ptx").read_text("utf-8")
+    line = "ld.param.b32 	%r16, [mm_tma_param_15];"
+    assert line in text
+    declared = f".reg .pred %odd, %other; .reg .b32 %less, %lane; {KINDS[name]} sub.s32 %r16, %r16, %less;"
+    changed = ts.Kernel(text.replace(line, f"{line} {declared}"))
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in [(1152, 192), (192, 128)])
+
+    def run():
+        memory = ts.Memory()
+        arrays = [a.copy(), b.copy(), np.zeros((1152, 128), np.float16)]
+        args = []
+        for array in arrays:
+            args += [memory.map(array, (64, 128), swizzle="128B"), *array.shape, array.shape[1], 1]
+        options = {"memory": memory, "smem_bytes": 98344, "advice": "none", "findings": findings}
+        return changed.run((9, 1), 256, [*args, 192, 0, 0], **options), arrays
+
+    return run
+
+
+@pytest.mark.thinned(5)
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(("findings", "leads_first", "processes"), [(True, True, 1), (False, False, 2)])
+def test_blocks_that_do_something_else_follow_a_leader_of_their_own(
+    monkeypatch, name, findings, leads_first, processes
+):
+    allow_processes(monkeypatch, processes)
+    monkeypatch.setattr(lockstep, "_MOST_LANES", 3 * 256)
+    together, alone, ended = run_both(monkeypatch, run_kinds(name, findings=findings), leads_first=leads_first)
+    assert ended == 1
+    assert together == alone
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"), [("_MOST_KINDS", 2), ("_LEAST_BLOCKS_OF_KIND", 4), ("_MOST_SORTED", 8), ("_MOST_TRIES", 1)]
+)
+def test_blocks_of_many_kinds_run_one_after_another(monkeypatch, limit, value):
+    monkeypatch.setattr(lockstep, limit, value)
+    together, alone, ended = run_both(monkeypatch, run_kinds("three kinds", findings=True))
+    assert ended == 0
+    assert together == alone
+
+
 def test_a_grid_needs_little_memory_in_lockstep():
     launch = ts.Kernel(text_of([("load", 1)]))
     source = np.zeros(WORDS, np.uint32)

@@ -27,7 +27,7 @@ from tilescope.ptx.syntax import SpecialRegister
 from tilescope.sync.address import Addresses, Space
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape, LaneNumbers, Lanes
 from tilescope.sync.events import BlocksMet
-from tilescope.sync.shadow.lockstep_cells import OrderMattersError
+from tilescope.sync.shadow.lockstep_cells import BlocksDifferError, OrderMattersError
 
 _OF_BLOCKS = ("%ctaid", "%clusterid")  # special registers in which blocks differ …
 _OF_MULTIPROCESSORS = "%smid"  # … and one that is computed of them
@@ -95,7 +95,7 @@ class Batch(Cluster):
             rows = self._by_block(number)
             rows = rows if is_everyone else rows[:, at]
             if not (rows == rows[0]).all():
-                raise OrderMattersError("blocks differ in a register that decides")
+                raise BlocksDifferError(f"register {number}", [row.tobytes() for row in rows])
 
     def spread(self, numbers: Iterable[int], at: Lanes) -> None:
         """Registers of the first block, for all others too."""

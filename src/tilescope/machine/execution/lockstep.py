@@ -7,15 +7,19 @@
 
 If something does, or if anything is to be reported, all batches are undone. A first cluster that was the leader then
 runs separately, and the others are tried again; if that fails, they run one after another.
+
+Blocks that follow a leader may do different things: those at the edges of a matrix store fewer rows. Then all are undone, too, and
+tried again in batches of blocks that do the same.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import NamedTuple
+from math import prod
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +42,6 @@ from tilescope.machine.memory import ChangedBytes
 from tilescope.machine.observers.array_ends import ArrayEnds
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.tile_use import TileUse
-from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
 from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.detector.context import LaunchDetector
@@ -46,7 +49,10 @@ from tilescope.sync.detector.detector import RECORDED_COPIES, ClusterDetector
 from tilescope.sync.detector.leader_order import LeaderOrder
 from tilescope.sync.detector.lockstep_order import LockstepMemory, LockstepOrder, MemoryTouched
 from tilescope.sync.shadow.global_cells import GlobalCells
-from tilescope.sync.shadow.lockstep_cells import OrderMattersError
+from tilescope.sync.shadow.lockstep_cells import BlocksDifferError, OrderMattersError
+
+Kinds: TypeAlias = dict[BlockIndex, tuple[tuple[str, bytes], ...]]
+"""By block: in what it differed from others of its batch."""
 
 CLUSTER_START_STEPS = 100  # what starting a cluster counts for: making its registers takes about as long
 _MOST_LANES = 1 << 14  # of a batch: beyond, more blocks take as much longer
@@ -59,6 +65,10 @@ _LEAST_BLOCKS_LED_BY_FIRST = 4  # … and of which the first one leads: if that 
 _LEAST_SHARED_WORK = 1 << 20  # warp instructions of blocks that are worth several processes …
 _LEAST_SHARED_STEPS = 1000  # … and of one block: what a short one did to memory takes longer to send than to do
 _SHARE_BATCHES = 64  # of a share: a grid may have more blocks than can be listed
+_MOST_TRIES = 4  # each finds blocks that do something else than their leader …
+_MOST_KINDS = 16  # … until there are more kinds of blocks …
+_LEAST_BLOCKS_OF_KIND = 3  # … or fewer blocks of a kind in the mean
+_MOST_SORTED = 1 << 14  # blocks that are sorted by their kind
 
 
 def may_run_in_lockstep(launch: Launch) -> bool:
@@ -73,12 +83,13 @@ def may_run_in_lockstep(launch: Launch) -> bool:
         and not has_findings
         and launch.grid[0] * launch.grid[1] * launch.grid[2] * launch.block_lanes < _MOST_THREADS
         and not _has_misfits(launch)
-        and (launch.program.fact(are_blocks_independent) or _may_be_led(launch.program))
+        and (launch.program.fact(are_blocks_independent) or _may_be_led(launch))
     )
 
 
-def _may_be_led(program: Program) -> bool:
-    return program.may_be_led and program.fact(may_follow_a_leader)
+def _may_be_led(launch: Launch) -> bool:
+    program = launch.program
+    return program.may_be_led and not launch.followers_differ and program.fact(may_follow_a_leader)
 
 
 def _has_misfits(launch: Launch) -> bool:
@@ -113,7 +124,17 @@ def _run_at_least(blocks: int, launch: Launch, *, has_first: bool) -> LockstepRu
     """Run the clusters that have not started, if there are as many."""
     first = list(itertools.islice(launch.to_start, blocks))
     launch.to_start = itertools.chain(first, launch.to_start)
-    return _Lockstep(launch, has_first=has_first).run() if len(first) >= blocks else None
+    if len(first) < blocks:
+        return None
+    kinds: Kinds = {}
+    for _ in range(_MOST_TRIES):
+        lockstep = _Lockstep(launch, kinds, has_first=has_first)
+        done = lockstep.run()
+        kinds = lockstep.kinds
+        if done is not None or not lockstep.may_sort_blocks:
+            break
+    launch.followers_differ = done is None and len({kinds[start] for start in kinds.keys() - first[:1]}) > 1
+    return done
 
 
 class _LedByFirst(NamedTuple):
@@ -142,11 +163,14 @@ class _ShareDone(NamedTuple):
 class _Lockstep:
     """All batches of a launch: they come to their end together, or are undone together."""
 
-    def __init__(self, launch: Launch, *, has_first: bool) -> None:
+    def __init__(self, launch: Launch, kinds: Kinds, *, has_first: bool) -> None:
         self._launch = launch
+        self._old_kinds = kinds  # which earlier tries have found
+        self.kinds = dict(kinds)
         self._blocks_before = 0 if has_first else 1
         self._first: _LedByFirst | None = None
         self._started: list[BlockIndex] = []
+        self._listed: list[BlockIndex] = []  # in the order of the grid, where they are sorted by kind
         self._copies = 0  # bulk copies that were issued
         self._counts = np.zeros((2, len(launch.program.steps) + 1), np.int64)
         detector = launch.detector
@@ -170,7 +194,11 @@ class _Lockstep:
         try:
             for starts in self._rounds():
                 self._run_round(starts)
+            if self._has_new_kinds:
+                raise OrderMattersError("blocks of a batch differ")
             self._memory.require_unwritten_sources()
+            if self._old_kinds:
+                self._put_in_order(copies, phases)
         except (OrderMattersError, KernelFaultError):
             launch.memory.undo()
             launch.steps, launch.steps_left, launch.is_out_of_time = steps, steps_left, False
@@ -179,7 +207,7 @@ class _Lockstep:
             launch.forget_maps(maps)
             launch.inexact.clear()
             launch.inexact.update(inexact)
-            launch.to_start = itertools.chain(self._started, launch.to_start)
+            launch.to_start = itertools.chain(self._listed or self._started, launch.to_start)
             return None
         launch.memory.keep_changes()
         self._finish()
@@ -187,11 +215,50 @@ class _Lockstep:
 
     def _rounds(self) -> Iterator[list[BlockIndex]]:
         """Blocks that processes share among themselves; a first cluster that leads has led its batch before."""
+        if self._old_kinds:
+            yield from self._sorted_by_kind()
+            return
         if not self._blocks_before:
             yield list(itertools.islice(self._launch.to_start, self._batch_blocks))
         most = self._processes * self._batch_blocks * _SHARE_BATCHES
         while starts := list(itertools.islice(self._launch.to_start, most)):
             yield starts
+
+    def _sorted_by_kind(self) -> Iterator[list[BlockIndex]]:
+        """The blocks of each kind; the first batch of the first kind alone, if a first cluster leads it."""
+        self._listed = list(self._launch.to_start)
+        by_kind: dict[object, list[BlockIndex]] = {}
+        for start in self._listed:
+            by_kind.setdefault(self._old_kinds.get(start), []).append(start)
+        for number, starts in enumerate(by_kind.values()):
+            led = self._batch_blocks if number == 0 and not self._blocks_before else 0
+            yield from (part for part in (starts[:led], starts[led:]) if part)
+
+    @property
+    def may_sort_blocks(self) -> bool:
+        """Whether another try may come to its end, and is worth while, with its blocks in batches of one kind."""
+        is_worth_while = _LEAST_BLOCKS_OF_KIND * len(set(self.kinds.values())) <= prod(self._launch.grid)
+        return self._has_new_kinds and is_worth_while and not self._has_too_many_kinds
+
+    @property
+    def _has_too_many_kinds(self) -> bool:
+        """Whether there are too many to sort blocks by them. Those that leave a loop one after another differ in its register each time."""
+        kinds = set(self.kinds.values())
+        is_loop = any(len({where for where, _ in kind}) < len(kind) for kind in kinds)
+        return is_loop or len(kinds) > _MOST_KINDS or prod(self._launch.grid) > _MOST_SORTED
+
+    @property
+    def _has_new_kinds(self) -> bool:
+        return self.kinds != self._old_kinds
+
+    def _put_in_order(self, copies: int, phases: int) -> None:
+        """Put records into the order of blocks, in which they are kept."""
+        launch = self._launch
+        if max(len(launch.copies), len(launch.phases)) >= RECORDS_KEPT:
+            raise OrderMattersError("not all records are kept")
+        order = {start: number for number, start in enumerate(self._listed)}
+        launch.copies[copies:] = sorted(launch.copies[copies:], key=lambda record: order[record.block])
+        launch.phases[phases:] = sorted(launch.phases[phases:], key=lambda record: order[record.block])
 
     def _run_round(self, starts: list[BlockIndex]) -> None:
         """Run a share of the blocks here, and meanwhile the others in forks, if that is worth while."""
@@ -232,7 +299,7 @@ class _Lockstep:
             self._run_batches(starts, before)
         except (OrderMattersError, KernelFaultError):
             return None
-        if len(launch.maps) > maps or len(launch.cut_edits) > edits:
+        if len(launch.maps) > maps or len(launch.cut_edits) > edits or self._has_new_kinds:
             return None
         return _ShareDone(
             steps=launch.steps - steps,
@@ -325,14 +392,25 @@ class _Lockstep:
             self._first = _LedByFirst(recorder, detector, costs)
         copies, phases = len(launch.copies), len(launch.phases)
         schedule = LeaderSchedule(leader, detector=detector)
-        with _steps_of_all(launch, batch.blocks):
-            schedule.run()
+        try:
+            with _steps_of_all(launch, batch.blocks):
+                schedule.run()
+        except BlocksDifferError as differ:
+            self._note_kinds(batch.starts, differ)
+            return
         if detector is not None:
             self._require_nothing_new(detector)
         self._memory.add_copies(leader.touches, first_thread)
         self._count_followers(leader, schedule, copies, phases)
         if costs is not None:
             self._add_operands(costs, batch.blocks)
+
+    def _note_kinds(self, starts: Sequence[BlockIndex], differ: BlocksDifferError) -> None:
+        """Note what the blocks of a batch differ in; the other batches run on, so that one try finds all that do."""
+        for start, label in zip(starts, differ.labels, strict=True):
+            self.kinds[start] = (*self.kinds.get(start, ()), label)
+        if self._has_too_many_kinds:
+            raise differ
 
     def _record(self, leader: Leader) -> Recorder | None:
         """Let a recorder listen to the first cluster, if the launch has one."""
@@ -447,7 +525,11 @@ def _steps_of_all(launch: Launch, blocks: int) -> Iterator[None]:
     """Let a leader take the steps of all blocks: it has its part of those that are left, and what it takes counts for each of them."""
     steps, steps_left = launch.steps, launch.steps_left
     own_steps = launch.steps_left = steps_left // blocks
-    yield
+    try:
+        yield
+    except BlocksDifferError:
+        launch.steps, launch.steps_left = steps, steps_left
+        raise
     if launch.steps_left <= 0:
         raise OrderMattersError("the budget of steps is spent")
     launch.steps = steps + (launch.steps - steps) * blocks

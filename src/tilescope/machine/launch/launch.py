@@ -79,6 +79,7 @@ class Launch:
     atomic_order: AtomicOrder | None = field(
         init=False
     )  # None: no atomic of the kernel depends on the order of threads
+    followers_differ: bool = False  # whether blocks that followed a leader did other things, each in its own way
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)
     array_ends: ArrayEnds | None = field(init=False)  # None: no read can leave an array of shared memory

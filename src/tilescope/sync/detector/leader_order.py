@@ -29,7 +29,7 @@ from tilescope.sync.events import (
     Values,
     WarpSync,
 )
-from tilescope.sync.shadow.lockstep_cells import OrderMattersError
+from tilescope.sync.shadow.lockstep_cells import BlocksDifferError, OrderMattersError
 
 
 class LeaderOrder(LockstepOrder):
@@ -143,11 +143,10 @@ class LeaderOrder(LockstepOrder):
 
     def _first_of_alike(self, numbers: LaneNumbers, stride: int) -> LaneNumbers:
         """The numbers of the leader; those of each block after it are a stride larger."""
-        if len(numbers) % self._blocks:
-            raise OrderMattersError("blocks do different things")
-        rows = numbers.reshape(self._blocks, -1)
-        if (rows[1:] - rows[:-1] != stride).any():
-            raise OrderMattersError("blocks do different things")
+        rows = numbers.reshape(self._blocks, -1) if len(numbers) % self._blocks == 0 else None
+        if rows is None or (rows[1:] - rows[:-1] != stride).any():
+            by_block = [numbers[numbers // stride == block] - block * stride for block in range(self._blocks)]
+            raise BlocksDifferError("what they access", [own.tobytes() for own in by_block])
         return np.asarray(rows[0])
 
     def _leader_part(self, event: Load | Store) -> tuple[LaneNumbers, Addresses]:

@@ -32,6 +32,14 @@ class OrderMattersError(Exception):
     """The result of blocks may depend on their order, or something is to be reported: they run one after another."""
 
 
+class BlocksDifferError(OrderMattersError):
+    """Blocks that follow a leader are about to do different things; those with equal labels still do the same."""
+
+    def __init__(self, where: str, labels: list[bytes]) -> None:
+        super().__init__(f"blocks differ in {where}")
+        self.labels = [(where, label) for label in labels]  # one of each block of the batch
+
+
 class BatchTimes:
     """When the blocks and warps of a batch last met at a barrier; a block that is not judged is always in order."""
 
