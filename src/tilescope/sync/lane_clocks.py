@@ -217,8 +217,8 @@ class LaneClocks:
         """The same, without what is pending."""
         rows = self._rows_of(lanes)
         vectors = self._rows[rows[0]].copy() if len(rows) == 1 else self._rows[rows].max(axis=0)
-        others: dict[int, Vectors] = {}
-        for row in rows:
+        others = dict(self.others[rows[0]])
+        for row in rows[1:]:
             join_others(others, self.others[row])
         if own_epochs is None and len(lanes) == self.lane_count:
             self._join_own_of_all(vectors)

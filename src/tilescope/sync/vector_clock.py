@@ -167,10 +167,11 @@ def later_vectors(one: Vectors | None, other: Vectors) -> Vectors:
     """
     if one is None or one is other:
         return other
-    longer, shorter = (one, other) if one.shape[1] >= other.shape[1] else (other, one)
-    part = np.maximum(longer[:, : shorter.shape[1]], shorter)
-    if np.array_equal(part, longer[:, : shorter.shape[1]]):
+    longer, shorter = (one, other) if one.shape[1] > other.shape[1] else (other, one)
+    columns = shorter.shape[1]
+    part = longer[:, :columns]
+    if (part >= shorter).all():
         return longer
-    if longer.shape[1] == shorter.shape[1]:
-        return shorter if np.array_equal(part, shorter) else part
-    return np.concatenate([part, longer[:, shorter.shape[1] :]], axis=1)
+    if columns == longer.shape[1]:
+        return shorter if (shorter >= part).all() else np.maximum(part, shorter)
+    return np.concatenate([np.maximum(part, shorter), longer[:, columns:]], axis=1)
