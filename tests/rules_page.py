@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tilescope.rule import RULES
-from tilescope.tensor_map.demonstration import demonstrated
+from tilescope.tensor_map.demonstration import demonstrate
 from tilescope.view.rule_view import draw_rule
 from tilescope.view.tensor_map_view import violation_words
 
@@ -91,7 +91,7 @@ def example_lines(row):
     else:
         labelled = [(label, said) for label, said in draw_rule(row)["examples"].rows if label]
         yield from (f"- {label}: {as_code(said)}" for label, said in labelled)
-    yield from (f"\n> {escaped(violation_words(violation))}" for violation in demonstrated(row, row.failing)[:1])
+    yield from (f"\n> {escaped(violation_words(violation))}" for violation in demonstrate(row, row.failing)[:1])
 
 
 def kernel_lines(row):

@@ -22,7 +22,7 @@ from tilescope.errors import (
 )
 from tilescope.names import nearest_name
 from tilescope.rule import Rule
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 
 SPAN = Violation("span", "error", "box[0]", "256 bytes", "at most 128", "Halve it.", {"box": [64, 64]})
 NOTE = Violation("l2", "note", "l2_promotion", "none", "128B is quicker", "Use 128B.")
@@ -176,7 +176,7 @@ def test_missing_name_and_empty_table_are_said_in_words(wording):
 
 @given(st.text(), st.integers(2, 100))
 def test_shortened_text_is_one_line_within_its_limit(text, limit):
-    short = shortened(text, limit)
+    short = shorten(text, limit)
     assert len(short) <= limit
     assert len(short.splitlines()) <= 1
     assert short == " ".join(text.split()) or short.endswith("…")

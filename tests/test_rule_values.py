@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from tilescope.rule import RULES
-from tilescope.tensor_map.demonstration import demonstrated
+from tilescope.tensor_map.demonstration import demonstrate
 
 NUMBER = re.compile(r"(?<![\w.\[#'\"/:,-])(-?0x[0-9a-fA-F]+|-?\d+(?:\.\d+)?)(?![\w\]/'\"-]|\.\d|,\d)")
 FAILING = [row for row in RULES.values() if row.failing is not None]
@@ -35,6 +35,6 @@ def numbers(value):
 
 @pytest.mark.parametrize("row", FAILING, ids=lambda row: row.name)
 def test_values_hold_the_numbers_of_the_sentence(row):
-    for violation in demonstrated(row, row.failing):
+    for violation in demonstrate(row, row.failing):
         missing = numbers(violation.found) - numbers(violation.values)
         assert not missing, f"{violation.found!r} says {sorted(missing)}; values: {dict(violation.values)}"

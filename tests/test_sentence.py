@@ -3,7 +3,7 @@
 import pytest
 
 from tilescope.errors import MisalignedAddressError, RuleError, Wording
-from tilescope.sentence import UNITS, counted, fact_names, filled, listed, printed, printed_hex
+from tilescope.sentence import UNITS, counted, fact_names, fill_template, format_hex, format_value, listed
 
 
 @pytest.mark.parametrize(
@@ -41,16 +41,16 @@ from tilescope.sentence import UNITS, counted, fact_names, filled, listed, print
     ],
 )
 def test_a_template_makes_a_sentence_of_facts(template, facts, sentence):
-    assert filled(template, facts) == sentence
+    assert fill_template(template, facts) == sentence
 
 
 def test_a_fact_that_is_missing_is_a_mistake_of_the_caller():
     with pytest.raises(KeyError):
-        filled("box[{axis}]", {})
+        fill_template("box[{axis}]", {})
 
 
 def test_a_unit_of_ones_own():
-    assert filled("on {card:an}", {"card": "H200"}, {**UNITS, "an": lambda name: f"an {name}"}) == "on an H200"
+    assert fill_template("on {card:an}", {"card": "H200"}, {**UNITS, "an": lambda name: f"an {name}"}) == "on an H200"
 
 
 def test_the_facts_of_a_template_are_known_without_filling_it():
@@ -66,9 +66,9 @@ def test_the_facts_of_a_template_are_known_without_filling_it():
         (listed(["A"]), "A"),
         (listed(["A", "B"]), "A and B"),
         (listed([1, 2, 3], "or"), "1, 2 or 3"),
-        (printed("x" * 100), "'" + "x" * 78 + "…"),
-        (printed([1 << 20000]), "a list that cannot be printed"),
-        (printed_hex(255), "0xff"),
+        (format_value("x" * 100), "'" + "x" * 78 + "…"),
+        (format_value([1 << 20000]), "a list that cannot be printed"),
+        (format_hex(255), "0xff"),
     ],
 )
 def test_pieces_of_sentences(made, sentence):

@@ -15,7 +15,7 @@ import pytest
 
 import tilescope
 from tilescope.rule import RULES
-from tilescope.tensor_map.demonstration import demonstrated
+from tilescope.tensor_map.demonstration import demonstrate
 
 TESTS = Path(__file__).parent
 SOURCE = Path(tilescope.__file__).parent
@@ -46,7 +46,7 @@ def texts_of_rules():
     texts = {}
     for row in RULES.values():
         if row.failing is not None:
-            violations = demonstrated(row, row.failing)
+            violations = demonstrate(row, row.failing)
             package = packages_of_rules()[row.name]
             texts.setdefault(package, {})[RULE_ENTRY + row.name] = "\n".join(map(str, violations))
     return texts

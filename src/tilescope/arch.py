@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from tilescope.errors import RuleError, unknown_name
 from tilescope.rule import Basis, rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.value import Row
 
 __all__ = ["ARCH", "KIB", "WARP_LANES", "Arch", "ArchName", "Basis", "architectures_with"]
@@ -103,7 +103,9 @@ class Arch(Row):
         canonical = _canonical(name) if isinstance(name, str) else ""
         if canonical in _PARTLY_KNOWN:
             partly = _PARTLY_KNOWN[canonical]
-            raise ARCH_PARTLY_KNOWN.error(asked=printed(name), arch=canonical, near=partly.near, missing=partly.missing)
+            raise ARCH_PARTLY_KNOWN.error(
+                asked=format_value(name), arch=canonical, near=partly.near, missing=partly.missing
+            )
         if canonical not in ARCH:
             raise RuleError([unknown_name("architecture", "arch", name, ARCH)])
         return ARCH[canonical]

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from tilescope.errors import RuleError, Violation, argument_type, unknown_name
 from tilescope.reading import integer
 from tilescope.rule import rule
-from tilescope.sentence import printed_hex
+from tilescope.sentence import format_hex
 from tilescope.value import Value, hex_field
 
 _WORD = "ts.WgmmaDescriptor({start}, leading_bytes=16, stride_bytes=1024, swizzle='128B')"
@@ -111,7 +111,7 @@ class WordField:
         field_value: dict[str, Any] = {self.name: value}
         violation = DESCRIPTOR_FIELD.violation(
             field=self.name,
-            value=printed_hex(value),
+            value=format_hex(value),
             low_bit=self.low,
             high_bit=self.high,
             numbers=self._numbers(),

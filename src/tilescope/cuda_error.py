@@ -146,7 +146,7 @@ def codes_in(text: str) -> MentionedCodes:
     (MentionedCodes(known=(), unknown=(12345,)), MentionedCodes(known=(), unknown=()))
     """
     named = [_NUMBER_OF_NAME[name[0].casefold()] for name in _names(text) if name[0].casefold() in _NUMBER_OF_NAME]
-    numbers = [*named, *_by_debugger(text), *_worded(text), *_announced(text)]
+    numbers = [*named, *_by_debugger(text), *_find_worded(text), *_find_announced(text)]
     known_numbers = tuple(dict.fromkeys(number for number in numbers if number in CUDA_ERROR))
     if known_numbers:  # old runtimes number some errors otherwise: "error 77: an illegal memory access was encountered"
         return MentionedCodes(known_numbers, ())
@@ -179,7 +179,7 @@ def _by_debugger(text: str) -> list[int]:
     return [_DEBUGGER_EXCEPTIONS[number] for number in numbers if number in _DEBUGGER_EXCEPTIONS]
 
 
-def _worded(text: str) -> list[int]:
+def _find_worded(text: str) -> list[int]:
     """The errors in words: the whole text, behind "error" (Triton Error [CUDA]: …), or as a warp's exception in a log."""
     words = re.sub(r"\s+", " ", text.casefold()).strip(" .")
     if words in _number_of_words():
@@ -217,7 +217,7 @@ def _first_words(said: str) -> str:
     return max((words for words in begun if not said[len(words) : len(words) + 1].isalnum()), key=len, default="")
 
 
-def _announced(text: str) -> Iterator[int]:
+def _find_announced(text: str) -> Iterator[int]:
     """The numbers of a text that something before or behind them calls an error code."""
     tokens = [token.casefold() for token in _TOKEN.findall(text)]
     words = [token for token in tokens if re.search(r"\w", token)]

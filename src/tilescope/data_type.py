@@ -29,7 +29,7 @@ import numpy as np
 
 from tilescope.errors import RuleError, unknown_name
 from tilescope.rule import rule
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.value import Row
 
 TmaTypeName = Literal[
@@ -241,7 +241,7 @@ def _unknown(name: object) -> RuleError:
     if block_format is not None:
         first = block_format.elements[0]
         return BLOCK_SCALED.error(
-            format=shortened(str(name), 60),
+            format=shorten(str(name), 60),
             elements=" or ".join(block_format.elements),
             scale=block_format.scale,
             block=block_format.block,

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from tilescope.html_table import html_table
 from tilescope.names import name_of_number, nearest_name
-from tilescope.sentence import filled, is_printable, printed, shortened
+from tilescope.sentence import fill_template, format_value, is_printable, shorten
 
 Severity = Literal["error", "warning", "note"]
 PlainData: TypeAlias = dict[str, Any]  # what JSON takes: strings, numbers, lists and dicts of them
@@ -120,7 +120,7 @@ def _frozen_mapping(mapping: Mapping[str, object]) -> Mapping[str, object]:
 def _frozen(value: object) -> object:
     """Read-only mappings and tuples at every level; an integer too long to print becomes its description."""
     if type(value) is int:  # as nearly all are
-        return value if is_printable(value) else printed(value)
+        return value if is_printable(value) else format_value(value)
     if isinstance(value, str | float):
         return value
     if type(value) is tuple or type(value) is list:
@@ -176,14 +176,14 @@ class Wording:
         if not _TEXTS.isdisjoint(facts):
             values = {name: fact for name, fact in facts.items() if name not in _TEXTS}
         if short is not None:
-            values = {**values, "headline": filled(self.found, {**facts, **short})}
+            values = {**values, "headline": fill_template(self.found, {**facts, **short})}
         return Violation(
             self.rule,
             self.severity,
-            filled(self.argument, facts),
-            filled(self.found, facts),
-            filled(self.limit, facts),
-            filled(self.fix, facts),
+            fill_template(self.argument, facts),
+            fill_template(self.found, facts),
+            fill_template(self.limit, facts),
+            fill_template(self.fix, facts),
             change,
             values or NO_VALUES,
         )
@@ -380,7 +380,7 @@ def argument_type(argument: str, value: object, wanted: str, fix: str) -> Violat
     """
     violation = ARGUMENT_TYPE_WORDING.violation(
         argument=argument,
-        found=f"{argument} = {printed(value)} ({type(value).__name__})",
+        found=f"{argument} = {format_value(value)} ({type(value).__name__})",
         limit=f"{argument} is {wanted}",
         fix=fix,
     )
@@ -393,7 +393,7 @@ def argument_range(argument: str, value: object, limit: str, fix: str, change: C
     >>> print(argument_range("stages", 0, "1 to 1024", "Use 1."))
     argument-range: stages = 0; 1 to 1024. Use 1.
     """
-    description = f"{argument} = {printed(value)}"
+    description = f"{argument} = {format_value(value)}"
     violation = ARGUMENT_RANGE_WORDING.violation(
         argument=argument, found=description, limit=limit, fix=fix, change=change
     )
@@ -428,10 +428,10 @@ def unknown_name(
     if name is None:
         description = f"{what} is missing"
     elif isinstance(name, str):
-        description = f"{what} {shortened(name, 120)}"
+        description = f"{what} {shorten(name, 120)}"
         nearest = nearest_name(name, [*names, *spellings])
     else:
-        description = f"{what} {printed(name)} ({type(name).__name__})"
+        description = f"{what} {format_value(name)} ({type(name).__name__})"
         nearest = name_of_number(name, names)
     limit = _known_names(names)
     if nearest is None:

@@ -5,7 +5,7 @@ Rounding that once more, to fewer bits and in any direction, gives what rounding
 
     f32   a + b, a * b + c     the double sum and its error (two_sum), made odd; then `rounded` to f32
           a / b, sqrt(a)       the double quotient is never half way between two f32 unless it is exact: 53 > 2 * 24 + 2
-    f64   a + b, a * b …       the double result and the sign of its error decide the direction (`directed`)
+    f64   a + b, a * b …       the double result and the sign of its error decide the direction (`round_directed`)
 
 Doubles at the ends of their range lose the error. Those lanes are computed with Python's integers instead: `of_integers`.
 """
@@ -81,7 +81,7 @@ def odd_sum(a: Array, b: Array, mode: Rounding) -> Array:
     return odd
 
 
-def directed(result: Array, error: Array, mode: Rounding) -> Array:
+def round_directed(result: Array, error: Array, mode: Rounding) -> Array:
     """The double that rounding in `mode` gives, from the nearest one and the sign of what it left out."""
     if mode == "rn":
         return result
@@ -178,7 +178,7 @@ def double_sum(a: Array, b: Array, mode: Rounding) -> Array:
     if mode == "rn":
         return a + b
     total, error = two_sum(a, b)
-    result = directed(total, error, mode)
+    result = round_directed(total, error, mode)
     if mode == "rm":
         result = _zero_when_rounding_down(result, a, b)
     hard = _is_finite(a, b) & (_exponent(total) > _HIGH_EXPONENT)
@@ -192,7 +192,7 @@ def double_product(a: Array, b: Array, mode: Rounding) -> Array:
     product, error = two_product(a, b)
     hard = _is_finite(a, b) & (a != 0) & (b != 0) & _is_out_of_reach(a, b, product)
     hard = hard | (_is_finite(a, b) & (a != 0) & (b != 0) & (product == 0))
-    return of_integers(directed(product, error, mode), hard, lambda x, y: x * y, (a, b), mode)
+    return of_integers(round_directed(product, error, mode), hard, lambda x, y: x * y, (a, b), mode)
 
 
 def double_fma(a: Array, b: Array, c: Array, mode: Rounding) -> Array:
@@ -205,7 +205,7 @@ def double_fma(a: Array, b: Array, c: Array, mode: Rounding) -> Array:
     total, total_error = two_sum(product, upper)
     tail, tail_error = two_sum(upper_error, total_error)
     result, error = two_sum(total, made_odd(tail, tail_error))
-    result = directed(result, error, mode)
+    result = round_directed(result, error, mode)
     is_exceptional = ~_is_finite(a, b, c)
     is_zero = (a == 0) | (b == 0)
     plain = np.where(np.isfinite(a) & np.isfinite(b) & np.isinf(c), c, product + c)
@@ -226,7 +226,7 @@ def double_quotient(a: Array, b: Array, mode: Rounding) -> Array:
     remainder = (a - product) - product_error
     error = np.where(b > 0, remainder, -remainder)
     is_plain = _is_finite(a, b) & (a != 0) & (b != 0)
-    result = np.where(is_plain, directed(quotient, error, mode), quotient)
+    result = np.where(is_plain, round_directed(quotient, error, mode), quotient)
     hard = is_plain & (_is_out_of_reach(a, b, quotient) | (quotient == 0))
     return of_integers(result, hard, lambda x, y: x / y, (a, b), mode)
 
@@ -241,7 +241,7 @@ def double_root(a: Array, mode: Rounding) -> Array:
     scaled_root = np.sqrt(scaled)
     square, square_error = two_product(scaled_root, scaled_root)
     error = (scaled - square) - square_error
-    result: Array = directed(scaled_root, error, mode) / scale
+    result: Array = round_directed(scaled_root, error, mode) / scale
     return np.where(np.isfinite(root) & (a != 0), result, root)
 
 

@@ -289,13 +289,13 @@ def flag(argument: str, value: object) -> bool:
     return bool(value)
 
 
-def attempted(problems: list[Violation], otherwise: Read, reader: Callable[..., Read], *arguments: Any) -> Read:
+def try_read(problems: list[Violation], otherwise: Read, reader: Callable[..., Read], *arguments: Any) -> Read:
     """The result of a reader; if it refuses, its violations are added to `problems`, and `otherwise` is returned.
 
     So that one call names every mistake:
 
     >>> problems: list[Violation] = []
-    >>> attempted(problems, 0, integer, "stages", "many"), attempted(problems, 1, integer, "threads", 0, 1)
+    >>> try_read(problems, 0, integer, "stages", "many"), try_read(problems, 1, integer, "threads", 0, 1)
     (0, 1)
     >>> [problem.argument for problem in problems]
     ['stages', 'threads']

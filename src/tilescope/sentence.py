@@ -85,33 +85,33 @@ def first_sentence(text: str) -> str:
     return text if match is None else match[0]
 
 
-def shortened(text: str, limit: int = 80) -> str:
+def shorten(text: str, limit: int = 80) -> str:
     """`text` on one line of at most `limit` characters, so that a pasted file does not fill an error."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def printed(value: object, limit: int = 80) -> str:
+def format_value(value: object, limit: int = 80) -> str:
     """`value` as errors show it: its repr on one short line, or a description if that is too long.
 
-    >>> printed("K-major"), printed(1 << 5000)
+    >>> format_value("K-major"), format_value(1 << 5000)
     ("'K-major'", 'an integer of 5001 bits')
     """
     if isinstance(value, int) and not is_printable(value):
         return f"an integer of {value.bit_length()} bits"
     try:
-        return shortened(repr(value), limit)
+        return shorten(repr(value), limit)
     except ValueError:  # such an integer inside a sequence
         return f"a {type(value).__name__} that cannot be printed"
 
 
-def printed_hex(value: int) -> str:
+def format_hex(value: int) -> str:
     """An address or a descriptor word as errors show it.
 
-    >>> printed_hex(1024), printed_hex(1 << 5000)
+    >>> format_hex(1024), format_hex(1 << 5000)
     ('0x400', 'an integer of 5001 bits')
     """
-    return hex(value) if is_printable(value) else printed(value)
+    return hex(value) if is_printable(value) else format_value(value)
 
 
 def in_us(microseconds: float) -> str:
@@ -167,7 +167,7 @@ def saying_arguments(said: ArgumentSaid) -> Iterator[None]:
     """A context in which sentences spell arguments with `said`: as options of a command, or as fields of a page.
 
     >>> with saying_arguments(lambda argument, value: f"--{argument} {value}"):
-    ...     print(filled('Use {swizzle:="128B"}.', {}))
+    ...     print(fill_template('Use {swizzle:="128B"}.', {}))
     Use --swizzle 128B.
     """
     token = _ARGUMENT_SAID.set(said)
@@ -233,10 +233,10 @@ def _names_of(slot: _Slot) -> tuple[str, ...]:
     return fact_names(slot.shown_as[1:]) if slot.shown_as.startswith("=") else (slot.name,)
 
 
-def filled(template: str, facts: Facts, units: Mapping[str, Unit] = UNITS) -> str:
+def fill_template(template: str, facts: Facts, units: Mapping[str, Unit] = UNITS) -> str:
     """The sentence that a template makes of facts.
 
-    >>> filled("box[{axis}] = {extent}[[, of {rows:row}]]", {"axis": 0, "extent": 512, "rows": 1})
+    >>> fill_template("box[{axis}] = {extent}[[, of {rows:row}]]", {"axis": 0, "extent": 512, "rows": 1})
     'box[0] = 512, of 1 row'
     """
     if "{" not in template:
@@ -248,10 +248,10 @@ def filled(template: str, facts: Facts, units: Mapping[str, Unit] = UNITS) -> st
         for text, name, shown_as, is_quoted in slots:
             parts.append(text)
             if name is not None and shown_as.startswith("="):
-                parts.append(argument_said(name, _value_of(filled(shown_as[1:], facts, units))))
+                parts.append(argument_said(name, _value_of(fill_template(shown_as[1:], facts, units))))
             elif name is not None:
                 fact = facts[name]
-                parts.append(printed(fact) if is_quoted else _shown(fact, shown_as, units))
+                parts.append(format_value(fact) if is_quoted else _format_fact(fact, shown_as, units))
     return "".join(parts)
 
 
@@ -274,7 +274,7 @@ def _value_of(literal: str) -> object:
         return literal
 
 
-def _shown(fact: object, shown_as: str, units: Mapping[str, Unit]) -> str:
+def _format_fact(fact: object, shown_as: str, units: Mapping[str, Unit]) -> str:
     if not shown_as:  # as most are: names and numbers
         if type(fact) is str:
             return fact
@@ -287,7 +287,7 @@ def _shown(fact: object, shown_as: str, units: Mapping[str, Unit]) -> str:
     if not isinstance(fact, int):
         return format(fact, shown_as)
     if not is_printable(fact):
-        return printed(fact)
+        return format_value(fact)
     if shown_as and _is_noun(shown_as):
         noun, _, plural = shown_as.partition("|")
         return counted(fact, noun, plural)
@@ -304,4 +304,4 @@ def _shown_sequence(facts: tuple[object, ...] | list[object], shown_as: str) -> 
         return listed(facts, shown_as)
     if shown_as:
         return shown_as.join(map(str, facts))
-    return printed(facts, _SEQUENCE_CHARACTERS)
+    return format_value(facts, _SEQUENCE_CHARACTERS)

@@ -31,7 +31,7 @@ from tilescope.errors import (
     violations_table,
 )
 from tilescope.html_table import html_table
-from tilescope.sentence import by, counted, shortened
+from tilescope.sentence import by, counted, shorten
 
 if TYPE_CHECKING:
     import numpy as np  # late: a tenth of a second, and few values hold arrays
@@ -335,7 +335,7 @@ def _cell_text(held: object, described: _Field, room: int) -> str:
     if held is None:
         return "-"
     if isinstance(held, str):
-        return shortened(held, room)
+        return shorten(held, room)
     if isinstance(held, Row):
         return held.name
     if isinstance(held, tuple) and not held:
@@ -379,7 +379,7 @@ def _cut_repr(value: object, described: _Field, room: int) -> str:
         return text
     if isinstance(value, Value | Violation):
         return f"{type(value).__name__}(…)"
-    return shortened(text, max(room, _LEAST_ROOM))
+    return shorten(text, max(room, _LEAST_ROOM))
 
 
 def _cut_array(array: _Array, described: _Field, room: int) -> str:

@@ -10,7 +10,7 @@ import operator
 import re
 from collections.abc import Callable
 
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 
 LARGEST_WRITTEN_EXTENT = 1 << 32  # inputs of a question have smaller limits
 SMEM_ADDRESS_END = 1 << 32
@@ -43,7 +43,7 @@ def number(text: str) -> int:
     try:
         return int(text, 10 if text.strip().lstrip("+-").isdecimal() else 0)
     except ValueError:
-        raise ValueError(f"{shortened(text, 40)!r} is not a number", "1024, 0x400 or 1_024") from None
+        raise ValueError(f"{shorten(text, 40)!r} is not a number", "1024, 0x400 or 1_024") from None
 
 
 def word(text: str) -> int:
@@ -69,7 +69,7 @@ def numbers(text: str) -> tuple[int, ...]:
     else:
         pieces = re.split(r"\s*,\s*|\s+", re.sub(r"\s*,$", "", plain)) if plain else []
     if "" in pieces:
-        raise ValueError(f"{shortened(text, 40)!r} has a comma without a number", "64,8")
+        raise ValueError(f"{shorten(text, 40)!r} has a comma without a number", "64,8")
     return tuple(number(piece) for piece in pieces)
 
 
@@ -82,7 +82,7 @@ def pair(text: str) -> tuple[int, int]:
     values = numbers(text)
     if len(values) != 2:
         count = "is one number" if len(values) == 1 else f"has {len(values)} numbers"
-        raise ValueError(f"{shortened(text, 40)!r} {count}", "two, such as 5,8")
+        raise ValueError(f"{shorten(text, 40)!r} {count}", "two, such as 5,8")
     return values[0], values[1]
 
 
@@ -92,7 +92,7 @@ def extents(text: str, count: int | None = None) -> tuple[int, ...]:
     >>> extents("128x64"), extents("4096 x 4096 x 64")
     ((128, 64), (4096, 4096, 64))
     """
-    no_shape = ValueError(f"{shortened(text, 40)!r} is not a shape", "4096x4096x4096" if count == 3 else "128x64")
+    no_shape = ValueError(f"{shorten(text, 40)!r} is not a shape", "4096x4096x4096" if count == 3 else "128x64")
     try:
         sizes = numbers(re.sub("[xX*]", ",", text))  # never hexadecimal: 0x64 has no rows
     except ValueError:
@@ -100,10 +100,10 @@ def extents(text: str, count: int | None = None) -> tuple[int, ...]:
     if len(sizes) < 2 or min(sizes) < 0:
         raise no_shape
     if max(sizes) > LARGEST_WRITTEN_EXTENT:
-        raise ValueError(f"{shortened(text, 40)!r} is too large", "extents of at most 2^32")
+        raise ValueError(f"{shorten(text, 40)!r} is too large", "extents of at most 2^32")
     if count not in (None, len(sizes)):
         shape = "x".join(map(str, (*sizes, 64)[:count]))  # two or more were written, two or three are wanted
-        raise ValueError(f"{shortened(text, 40)!r} has {len(sizes)} extents", f"{count}, such as {shape}")
+        raise ValueError(f"{shorten(text, 40)!r} has {len(sizes)} extents", f"{count}, such as {shape}")
     return sizes
 
 
@@ -140,5 +140,5 @@ def smem_address(text: str) -> int:
     """A byte address of shared memory, which has 32 bits."""
     address = number(text)
     if not 0 <= address < SMEM_ADDRESS_END:
-        raise ValueError(f"{shortened(text, 40)!r} is no shared address", "one from 0 to 0xffffffff")
+        raise ValueError(f"{shorten(text, 40)!r} is no shared address", "one from 0 to 0xffffffff")
     return address

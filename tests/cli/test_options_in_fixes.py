@@ -10,7 +10,7 @@ from tilescope.questions.plain_argument import describe_argument
 from tilescope.questions.refusal import broken_rules
 from tilescope.rule import RULES
 from tilescope.sentence import saying_arguments
-from tilescope.tensor_map.demonstration import demonstrated
+from tilescope.tensor_map.demonstration import demonstrate
 from tilescope.web.pages import form_at
 
 # A keyword of a Python call: copy="tma", tile=(64, 64), ws=False. --arg has box=64x128 of its own, behind a comma.
@@ -47,7 +47,7 @@ def test_no_rule_speaks_python_on_the_command_line():
     spoken = {}
     with saying_arguments(describe_argument):
         for row in SPOKEN_TO_COMMANDS:
-            printed = broken_rules(ts.RuleError(demonstrated(row, row.failing)))
+            printed = broken_rules(ts.RuleError(demonstrate(row, row.failing)))
             if KEYWORD.search(printed):
                 spoken[row.name] = printed
     assert spoken == {}

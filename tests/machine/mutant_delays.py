@@ -8,7 +8,7 @@ before a launch; where it is 0, nobody sleeps.
 import re
 
 from tilescope.machine.edits.kernel_text import KernelText
-from tilescope.ptx.editing import Edit, edited
+from tilescope.ptx.editing import Edit, apply_edits
 
 SITES = (
     "bar.",
@@ -58,7 +58,7 @@ def delayed(kernel):
     edits.append(Edit(start, start, sleep(0)))
     head = re.search(r"\.address_size\s+64", text.text.code) or re.search(r"\.target\s+\w+", text.text.code)
     edits.append(Edit(head.end(), head.end(), f" .visible .const .align 4 .u32 {SEED}; "))
-    return edited(kernel.ptx, edits)
+    return apply_edits(kernel.ptx, edits)
 
 
 def _ends(text, sites, polls):

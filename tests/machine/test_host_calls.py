@@ -11,7 +11,7 @@ from ptx_texts import kernel
 
 from tilescope.errors import RuleError
 from tilescope.machine.instructions.host_calls import PRINTED_CHARACTERS
-from tilescope.machine.instructions.printf import converted, parts_of
+from tilescope.machine.instructions.printf import format_conversion, parts_of
 
 VPRINTF = ".extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);"
 ASSERTFAIL = """
@@ -127,7 +127,7 @@ def test_integers_look_as_c_prints_them(flags, width, precision, length, letter,
     value = word & ((1 << bits) - 1)
     is_long = length in ("l", "ll", "z")
     argument = ctypes.c_uint64(value) if is_long else ctypes.c_uint32(value & 0xFFFFFFFF)
-    assert converted(parts_of(text)[0], (), value, None) == c_prints(text, argument), text
+    assert format_conversion(parts_of(text)[0], (), value, None) == c_prints(text, argument), text
 
 
 FLOATS = st.one_of(st.floats(), st.floats(width=16), st.sampled_from([0.0, -0.0, 5e-324, 1.5, 2.5, 1e22, 9.9999999]))
@@ -137,7 +137,7 @@ FLOATS = st.one_of(st.floats(), st.floats(width=16), st.sampled_from([0.0, -0.0,
 def test_floats_look_as_c_prints_them(flags, width, precision, letter, value):
     text = f"%{flags}{width}{precision}{letter}"
     word = struct.unpack("<Q", struct.pack("<d", value))[0]
-    assert converted(parts_of(text)[0], (), word, None) == c_prints(text, ctypes.c_double(value)), text
+    assert format_conversion(parts_of(text)[0], (), word, None) == c_prints(text, ctypes.c_double(value)), text
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_floats_look_as_c_prints_them(flags, width, precision, letter, value):
     ],
 )
 def test_stars_pointers_strings_and_characters(text, stars, word, string, expected):
-    assert converted(parts_of(text)[0], stars, word, string) == expected
+    assert format_conversion(parts_of(text)[0], stars, word, string) == expected
 
 
 def test_what_is_no_conversion_stays_text():

@@ -12,7 +12,7 @@ from tilescope.errors import RuleError
 from tilescope.machine.kernel import Kernel
 from tilescope.mma.matrix_form import MATRIX_FORMS
 from tilescope.mma.mma_instruction import INSTRUCTIONS
-from tilescope.tma.elements import packed
+from tilescope.tma.elements import pack_values
 
 SMEM = 0x400  # where static shared memory begins
 
@@ -217,7 +217,7 @@ def register_words(held, matrices):
     if held.element_bits == 1:
         return np.packbits(values, axis=1, bitorder="little").view(np.uint32)
     if held.element_bits == 4:
-        return packed(values, 4).view(np.uint32)
+        return pack_values(values, 4).view(np.uint32)
     return np.ascontiguousarray(values).view("u8" if held.element_bits == 64 else "u4")
 
 

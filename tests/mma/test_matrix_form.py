@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope import fragment, ldmatrix, stmatrix
 from tilescope.mma.matrix_form import MATRIX_FORMS
-from tilescope.tma.elements import packed, unpacked
+from tilescope.tma.elements import pack_values, unpack_values
 
 # CuTe's copy traits, in bits: the rows that lanes address, and the registers that lanes hold, over one common space.
 ROWS = {
@@ -93,7 +93,7 @@ def test_ldmatrix_reads_bytes_as_the_fragment_says(data):
 def test_packed_values_land_in_the_low_bits_of_a_byte_each(form, bits, count):
     values = np.random.default_rng(bits).integers(0, 1 << bits, (8 * count, 16), np.uint8)
     smem = np.full((8 * count, 16), 0xEE, np.uint8)  # what is padding must not show
-    smem[:, : 2 * bits] = packed(values, bits)
+    smem[:, : 2 * bits] = pack_values(values, bits)
     words = ldmatrix(smem, np.arange(32) % (8 * count) * 16, count=count, form=form)
     for lane in range(32):
         for matrix in range(count):
@@ -118,9 +118,9 @@ def test_stmatrix_stores_bytes_as_the_fragment_says(count):
 @given(st.sampled_from([4, 6]), st.integers(1, 4), st.integers(0, 99))
 def test_packing_is_its_own_way_back(bits, groups, seed):
     values = np.random.default_rng(seed).integers(0, 1 << bits, (3, 16 * groups), np.uint8)
-    dense = packed(values, bits)
+    dense = pack_values(values, bits)
     assert dense.shape == (3, 2 * bits * groups)
-    assert (unpacked(dense, bits) == values).all()
+    assert (unpack_values(dense, bits) == values).all()
     whole = int.from_bytes(dense[1].tobytes(), "little")
     assert [whole >> bits * i & (1 << bits) - 1 for i in range(16 * groups)] == values[1].tolist()
 

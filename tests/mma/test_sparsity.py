@@ -9,7 +9,7 @@ from tilescope import RuleError, WgmmaDescriptor, compress, decompress, emulate_
 from tilescope.data_type import DataType
 from tilescope.layout import Modes
 from tilescope.mma.mma_instruction import SPARSE_INSTRUCTIONS
-from tilescope.mma.sparsity import expanded, group_elements, seen_by_rows
+from tilescope.mma.sparsity import expand_rows, group_elements, seen_by_rows
 
 TYPES = ("tf32", "f16", "bf16", "s8", "u8", "e4m3", "e5m2", "s4", "u4")
 MEASURED = [(row, name) for row in SPARSE_INSTRUCTIONS for name in row.types]
@@ -169,7 +169,7 @@ def test_rows_see_the_elements_of_b_that_their_stored_ones_meet(data_type):
     values, metadata = compress(a, data_type)
     seen = seen_by_rows(b, metadata, row).astype(float)
     found = (values.astype(float)[:, None] * seen).sum(axis=-1)
-    assert (expanded(values, metadata, row) == a).all()
+    assert (expand_rows(values, metadata, row) == a).all()
     assert (found == a.astype(float) @ b.astype(float).T).all()
 
 

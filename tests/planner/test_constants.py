@@ -6,7 +6,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.planner.gemm_tiles import behind, rank
-from tilescope.planner.plan_reasons import decisive, ranked
+from tilescope.planner.plan_reasons import decisive, rank_plans
 from tilescope.planner.product import mma_rows
 
 
@@ -17,7 +17,7 @@ def test_times_within_5_percent_are_equal(percent_slower, first):
     fast = ts.plan((64, 128), "bf16").best
     fast = replace(fast, costs=replace(fast.costs, tma_instructions=2, gmem_cycles=1000))
     slow = replace(fast, costs=replace(fast.costs, tma_instructions=1, gmem_cycles=1000 + 10 * percent_slower))
-    assert ranked([fast, slow])[0] is (slow if first == "fewer copies" else fast)
+    assert rank_plans([fast, slow])[0] is (slow if first == "fewer copies" else fast)
     assert decisive(*((fast, slow) if first == "fewer copies" else (slow, fast))) == (
         "copies" if first == "fewer copies" else "bandwidth"
     )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope.planner.boxes import PlannedCopy
-from tilescope.planner.plan_reasons import decisive, ranked
+from tilescope.planner.plan_reasons import decisive, rank_plans
 from tilescope.planner.proof import proven
 
 problems = st.fixed_dictionaries(
@@ -57,7 +57,7 @@ def check(problem):
         assert {"plan-proof", "memory-extent", "smem-address"}.isdisjoint(each.rule for each in reasons)
         return
     assert proven(best) is best
-    assert report.candidates == tuple(ranked(list(report.candidates)))
+    assert report.candidates == tuple(rank_plans(list(report.candidates)))
     assert decisive(best, best) is None
     assert best.reasons
 

@@ -12,7 +12,7 @@ from tilescope.card import CARD
 from tilescope.data_type import DataType
 from tilescope.pipeline.description import Pipeline
 from tilescope.planner.gemm_schedule import Schedule, clusters
-from tilescope.planner.gemm_time import predicted
+from tilescope.planner.gemm_time import predict_time
 from tilescope.planner.product import Product
 from tilescope.planner.tile_groups import count_fetched_bytes, count_operand_bytes
 
@@ -109,7 +109,7 @@ def test_predictions_are_close_to_the_times_of_the_card():
     for shape, kernels in recorded().items():
         asked = product(shape)
         best_us = min(us for *_, us in kernels)
-        times = [(predicted(asked, tile, schedule, stages).us, us) for tile, schedule, stages, us in kernels]
+        times = [(predict_time(asked, tile, schedule, stages).us, us) for tile, schedule, stages, us in kernels]
         errors += [abs(guess / us - 1) for guess, us in times if us < 1.2 * best_us]  # among which the choice is
         regrets.append(min(times)[1] / best_us)  # of the kernel with the shortest predicted time
     assert np.mean(np.array(errors) < 0.15) > 0.91

@@ -133,7 +133,7 @@ def test_the_compiled_loop_equals_sets_of_words_for_each_bank(access):
     counts = np.zeros(1, np.int64)
     addresses = np.array([address[: row.lanes]])
     mask = np.array([active[: row.lanes]])
-    banks._compiled()(addresses, mask, row.cell_bytes.bit_length() - 1, row.pairs_merge, counts)
+    banks._compiled_count()(addresses, mask, row.cell_bytes.bit_length() - 1, row.pairs_merge, counts)
     assert counts[0] == naive_wavefronts(op, address, active)
 
 
@@ -252,7 +252,7 @@ def test_a_batch_larger_than_a_block_is_counted_whole(monkeypatch):
 
 
 def test_the_compiled_loop_waits_for_a_batch_that_repays_it():
-    banks._compiled.cache_clear()
+    banks._compiled_count.cache_clear()
     assert banks.kernel(banks.FIRST_BATCH - 1) is None
     assert banks.kernel(banks.FIRST_BATCH) is not None
     assert banks.kernel(banks.NEXT_BATCH) is not None

@@ -9,7 +9,7 @@ import tilescope as ts
 from tilescope.arch import ARCH
 from tilescope.tensor_map import MapArguments
 from tilescope.tensor_map.checking import MAPS
-from tilescope.tensor_map.demonstration import demonstrated
+from tilescope.tensor_map.demonstration import demonstrate
 from tilescope.tensor_map.rules import MAP_CHECKS
 from tilescope.tensor_map.samples import BYTES, IMAGES, MATRIX, PADDED, SIX_BITS, SLICES, WIDE
 
@@ -40,8 +40,8 @@ def broken(arguments):
 
 @named([rule for rule in RULES if rule.failing is not None])
 def test_the_passing_example_keeps_the_rule_and_the_failing_one_breaks_it(rule):
-    assert demonstrated(rule, rule.passing) == ()
-    found = demonstrated(rule, rule.failing)
+    assert demonstrate(rule, rule.passing) == ()
+    found = demonstrate(rule, rule.failing)
     assert found
     assert {each.severity for each in found} == {rule.severity}
 
@@ -67,8 +67,8 @@ def test_the_passing_example_is_a_sound_map(rule):
 @named([rule for rule in MAP_RULES if "tiled" in rule.subjects])
 def test_a_rule_that_needs_an_unreadable_argument_says_nothing_or_the_same(rule, missing):
     """Never anything else, and never an exception of Python's."""
-    whole = demonstrated(rule, rule.failing)
-    parts = demonstrated(rule, dict(rule.failing) | {missing: 0.5})
+    whole = demonstrate(rule, rule.failing)
+    parts = demonstrate(rule, dict(rule.failing) | {missing: 0.5})
     assert set(parts) <= set(whole)
 
 
@@ -85,14 +85,14 @@ def test_a_rule_says_where_it_comes_from_and_where_it_holds(rule):
 
 @named(CHECKED_RULES)
 def test_the_change_of_the_failing_example_cures_it(rule):
-    for found in demonstrated(rule, rule.failing):
+    for found in demonstrate(rule, rule.failing):
         if found.change is not None:
-            assert demonstrated(rule, dict(rule.failing) | dict(found.change)) == ()
+            assert demonstrate(rule, dict(rule.failing) | dict(found.change)) == ()
 
 
 @named(CHECKED_RULES)
 def test_the_change_of_the_failing_example_breaks_no_other_rule(rule):
-    for found in demonstrated(rule, rule.failing):
+    for found in demonstrate(rule, rule.failing):
         if found.change is not None:
             assert broken(dict(rule.failing) | dict(found.change)) <= broken(rule.failing) - {rule.name}
 
@@ -107,7 +107,7 @@ FOLLOWED = [
 @pytest.mark.parametrize(("name", "words", "arguments"), FOLLOWED)
 def test_who_does_what_a_fix_says_has_a_sound_map(name, words, arguments):
     rule = ts.RULES[name]
-    (found,) = demonstrated(rule, rule.failing)
+    (found,) = demonstrate(rule, rule.failing)
     assert found.fix.startswith(words)
     assert MapArguments.of(dict(rule.failing) | arguments).check() == ()
 
@@ -123,8 +123,8 @@ CURED = [
 @pytest.mark.parametrize(("name", "words", "cured"), CURED)
 def test_who_does_what_a_fix_says_keeps_the_rule(name, words, cured):
     rule = ts.RULES[name]
-    assert demonstrated(rule, rule.failing)[0].fix.startswith(words)
-    assert demonstrated(rule, cured) == ()
+    assert demonstrate(rule, rule.failing)[0].fix.startswith(words)
+    assert demonstrate(rule, cured) == ()
 
 
 @pytest.mark.parametrize(
@@ -163,12 +163,12 @@ def test_a_map_of_rank_6_names_the_dimensions_that_merge(wording):
 
 @named([rule for rule in RULES if rule.subjects == ("instruction",)])
 def test_the_change_of_a_copy_cures_it(rule):
-    for found in demonstrated(rule, rule.failing):
+    for found in demonstrate(rule, rule.failing):
         changed = {key: dict(value) if key == "copy" else value for key, value in rule.failing.items()}
         for name, value in (found.change or {}).items():
             (changed["copy"] if name in ("coords", "offsets", "smem_address") else changed)[name] = value
         if found.change is not None:
-            assert demonstrated(rule, changed) == ()
+            assert demonstrate(rule, changed) == ()
 
 
 NUMBER = re.compile(r"(?<![\w\[.^-])-?(?:0x[0-9a-f]+|\d+(?:\.\d+)?)(?![\w\]^-])")  # no index, no part of a name
@@ -181,7 +181,7 @@ def numbers_in(values):
 
 @named([rule for rule in RULES if rule.failing and (rule.subjects or rule.name.startswith(("plan-", "gemm-")))])
 def test_a_violation_holds_the_numbers_of_its_sentence(rule):
-    for violation in demonstrated(rule, rule.failing):
+    for violation in demonstrate(rule, rule.failing):
         said = {int(text, 16) if "x" in text else float(text) for text in NUMBER.findall(violation.found)}
         assert said <= numbers_in(violation.values.values())
 

@@ -17,7 +17,7 @@ import click
 from tilescope.cli.command import STDOUT, Gather, Output, click_reader, is_file, step_counter
 from tilescope.errors import RuleError, Violation
 from tilescope.questions.question import Asked
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.written import extents
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _named_or_written(word: str, most_bytes: int = LARGEST_TILE_BYTES) -> bytes:
     if word == STDIN or is_file(word):
         return read_input(word, most_bytes)
     if _HEXADECIMAL.fullmatch(word) is None:
-        raise click.UsageError(f"there is no file {shortened(word, 80)!r}; bytes as text are hexadecimal.")
+        raise click.UsageError(f"there is no file {shorten(word, 80)!r}; bytes as text are hexadecimal.")
     return word.encode()
 
 
@@ -259,7 +259,7 @@ def _with_arguments(asked: Asked) -> Asked:
     words: tuple[str, ...] = asked.get("program_arguments", ())
     if words and "args" in asked:
         raise click.UsageError(
-            f"{shortened(' '.join(words), 60)!r} and --arg both give arguments; keep one of them, in the order of the parameters."
+            f"{shorten(' '.join(words), 60)!r} and --arg both give arguments; keep one of them, in the order of the parameters."
         )
     return asked.saying(args=words) if words else asked
 

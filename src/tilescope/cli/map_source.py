@@ -19,7 +19,7 @@ from tilescope.cli.command import is_file
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.rule import rule
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.tensor_map.text.pasted import NoDescriptorError
 from tilescope.tensor_map.text.pasted_source import WHOLE_BYTES, MapSource
 
@@ -165,15 +165,15 @@ def _refuse_shape_and_type(words: tuple[str, ...]) -> None:
         return
     dims = ",".join(reversed(re.findall(r"\d+", shapes[0]))) if shapes else "4096,4096"
     raise WORDS_OF_A_PLAN.error(
-        name=shortened(" ".join(words)), options=f"--type {types[0] if types else 'bf16'} --dims {dims} --box …"
+        name=shorten(" ".join(words)), options=f"--type {types[0] if types else 'bf16'} --dims {dims} --box …"
     )
 
 
 def _refuse_names(words: tuple[str, ...], *, takes_options: bool) -> None:
     """Say of words that show no map why they name none."""
-    name = shortened(" ".join(words))
+    name = shorten(" ".join(words))
     if len(words) > 1 and any(map(_named_file, words)):
-        raise SEVERAL_SOURCES.error(sources=len(words), first=shortened(words[0]))
+        raise SEVERAL_SOURCES.error(sources=len(words), first=shorten(words[0]))
     if 0 < len(name) < 80 and Path(name).is_dir():
         raise DIRECTORY.error(name=name)
     if _NAME.fullmatch(" ".join(words)):

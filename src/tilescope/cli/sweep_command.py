@@ -19,7 +19,7 @@ from tilescope.planner.sweeping import sweep as swept
 from tilescope.questions.first_line import FirstLine, make_line, refusal_line
 from tilescope.questions.plan_questions import PLAN_INPUTS
 from tilescope.questions.question import Answer, Input, Reader, as_options
-from tilescope.sentence import filled, saying_arguments
+from tilescope.sentence import fill_template, saying_arguments
 
 _LISTED = ("tile", "data_type", "major", "consumer", "arch", "card", "swizzle", "atom_order", "copy", "direction")
 _OPTION_OF_WORD = {"tile": "--tile", "data_type": "--type"}
@@ -73,7 +73,7 @@ def _summarize_sweep(table: Sweep) -> FirstLine:
         return make_line("{planned} of {rows} problems have a plan.", planned=table.planned, rows=len(table.rows))
     lacking = next(row for row in table.rows if not row.has_plan)
     facts = {"planned": table.planned, "rows": len(table.rows), "asked": lacking.asked}
-    verdict = filled("{planned} of {rows} problems have a plan; {asked} has none", facts)
+    verdict = fill_template("{planned} of {rows} problems have a plan; {asked} has none", facts)
     return refusal_line(verdict, lacking.violations) if lacking.violations else FirstLine(f"{verdict}.")
 
 

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilescope.emitter.source_template import EMIT, TYPE_NOT_MULTIPLIED, Facts, WgmmaText, multiplied, told
+from tilescope.emitter.source_template import (
+    EMIT,
+    TYPE_NOT_MULTIPLIED,
+    Facts,
+    WgmmaText,
+    multiplied_row,
+    template_values,
+)
 from tilescope.emitter.tile_program import TileFacts, map_facts
 from tilescope.emitter.tile_reader import DescriptorFacts
 from tilescope.errors import Violation, raise_all
@@ -224,12 +231,12 @@ def attention_facts(kernel: AttentionKernel) -> Facts:
     """The facts that the template of a kernel takes."""
     texts = {name: _tile_text(name, tile) for name, tile in kernel.tiles.items()}
     problem = kernel.tiles["q"].plan.problem
-    row = multiplied(problem.data_type, "attention", TYPE_NOT_MULTIPLIED)
+    row = multiplied_row(problem.data_type, "attention", TYPE_NOT_MULTIPLIED)
     head_dim = problem.tile[1]
     keys = kernel.tiles["k"].plan.problem.tile[0]
     k_step = head_dim // len(texts["q"].descriptors[0])
     stored = kernel.tiles["o"].plan
-    return told(
+    return template_values(
         AttentionFacts(
             head_dim=head_dim,
             data_type=problem.data_type.ptx,
@@ -243,7 +250,9 @@ def attention_facts(kernel: AttentionKernel) -> Facts:
             k=texts["k"],
             v=texts["v"],
             o=texts["o"],
-            barriers=tuple(told(barrier) | {"comment": _ARRIVALS[barrier.name[2:]]} for barrier in kernel.barriers),
+            barriers=tuple(
+                template_values(barrier) | {"comment": _ARRIVALS[barrier.name[2:]]} for barrier in kernel.barriers
+            ),
             smem_bytes=kernel.smem_bytes,
             producer_registers=kernel.producer_registers,
             consumer_registers=kernel.consumer_registers,

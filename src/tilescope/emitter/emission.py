@@ -24,7 +24,7 @@ from tilescope.emitter.gemm_program import gemm_program
 from tilescope.emitter.gluon_facts import gluon_facts
 from tilescope.emitter.kernel_program import kernel_source, kernel_target
 from tilescope.emitter.ptx_facts import ptx_facts
-from tilescope.emitter.source_template import EMIT, Facts, SourceText, rendered
+from tilescope.emitter.source_template import EMIT, Facts, SourceText, render
 from tilescope.emitter.tile_program import TileProgram, tile_program
 from tilescope.errors import RuleError, Violation, argument_type
 from tilescope.kernel_plan.planned_kernel import KernelPlan
@@ -117,11 +117,11 @@ def emit_file(plan: Plan | GemmPlan | KernelPlan, target: Target, file: str) -> 
     if target == "cuda":
         named = file if file.isprintable() else ""  # a comment holds one line
         build = _build_line(named or f"{program.script}.cu", program.target)
-    source = rendered(f"{program.kernel}.cu.jinja", program.facts | {"build": build, "family": program.family})
+    source = render(f"{program.kernel}.cu.jinja", program.facts | {"build": build, "family": program.family})
     if target == "cuda":
         return source
     numpy_sample = re.sub(r"(0x[0-9A-F]+|\b\d+)", r"np.uint64(\1)", program.sample)
-    return rendered(
+    return render(
         f"{program.script}.py.jinja",
         program.facts | {"kernel": device_half(source), "numpy_sample": numpy_sample},
     )
@@ -147,7 +147,7 @@ def _kernel_text(plan: KernelPlan, target: Target, file: str) -> str:
     architecture = kernel_target(plan)
     if plan.kernel.program is not None:
         facts = attention_facts(describe_attention(plan))
-        return rendered("attention.cu.jinja", facts | {"build": _build_line(named, architecture)})
+        return render("attention.cu.jinja", facts | {"build": _build_line(named, architecture)})
     build = f"nvcc -std=c++17 -arch={architecture} -cubin -o {shlex.quote(named)}bin {shlex.quote(named)}"
     return kernel_source(plan, build)
 
@@ -196,7 +196,7 @@ def _gemm_header(gemm: GemmPlan) -> str:
     name = f"gemm_{gemm.shape[1]}x{gemm.shape[2]}_{gemm.data_type.ptx}"
     architecture = program.work.target.removeprefix("sm_")
     built = f"-gencode=arch=compute_{architecture},code={program.work.target}"
-    return rendered("gemm.hpp.jinja", program.facts() | {"name": name, "linkage": "static", "build": built})
+    return render("gemm.hpp.jinja", program.facts() | {"name": name, "linkage": "static", "build": built})
 
 
 def _family_target(gemm: GemmPlan) -> str:
@@ -225,10 +225,10 @@ def _tile_text(plan: Plan, program: TileProgram, target: Target) -> str:
     """One tile in a notation that is no whole program."""
     facts = program.facts()
     if target == "ptx":
-        return rendered("ptx.jinja", facts | ptx_facts(plan, program))
+        return render("ptx.jinja", facts | ptx_facts(plan, program))
     if target == "cute":
-        return rendered("cute.jinja", facts | cute_facts(plan, program))
-    return rendered("gluon.py.jinja", facts | gluon_facts(plan))
+        return render("cute.jinja", facts | cute_facts(plan, program))
+    return render("gluon.py.jinja", facts | gluon_facts(plan))
 
 
 def _build_line(file: str, target: str) -> str:

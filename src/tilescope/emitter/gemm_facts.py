@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilescope.emitter.cublas_names import CudaName
 from tilescope.emitter.gemm_parameters import Parameter
-from tilescope.emitter.source_template import Facts, told
+from tilescope.emitter.source_template import Facts, template_values
 from tilescope.emitter.tile_program import RolesFacts, TileCopy
 from tilescope.layout import AddressTerms
 from tilescope.planner.gemm_plan import GemmPlan
@@ -120,7 +120,7 @@ class Tcgen05Work:
     scales: ScaleFacts | None = None
 
 
-def _written(numbers: object) -> list[str]:
+def _format_numbers(numbers: object) -> list[str]:
     """The numbers of a map, as text."""
     return [str(number) for number in numbers] if isinstance(numbers, tuple) else []
 
@@ -142,12 +142,12 @@ class ScaledOperand:
     @property
     def dims(self) -> list[str]:
         """Of the map, as a matrix's."""
-        return _written(self.map["dims"])
+        return _format_numbers(self.map["dims"])
 
     @property
     def strides_bytes(self) -> list[str]:
         """Of the map, as a matrix's."""
-        return _written(self.map["strides_bytes"])
+        return _format_numbers(self.map["strides_bytes"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +272,6 @@ class GemmProgram:
     def facts(self) -> Facts:
         """All of it, by the names that the templates use."""
         scales = self.work.scales
-        parts = told(self.product, self.work, self.epilogue)
+        parts = template_values(self.product, self.work, self.epilogue)
         parts["encoded_maps"] = [*self.product.operands, *(() if scales is None else scales.both)]
-        return parts if self.roles is None else parts | told(self.roles)
+        return parts if self.roles is None else parts | template_values(self.roles)

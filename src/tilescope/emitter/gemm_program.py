@@ -28,7 +28,7 @@ from tilescope.emitter.source_template import (
     MULTIPLIED,
     SCALED_E2M1,
     Multiplied,
-    multiplied,
+    multiplied_row,
 )
 from tilescope.emitter.tcgen05_roles import tcgen05_roles
 from tilescope.emitter.tcgen05_work import tcgen05_work
@@ -84,7 +84,7 @@ TILE_BEYOND_MMA = EMIT.worded(
 def gemm_program(gemm: GemmPlan) -> GemmProgram:
     """The facts that the program of a GEMM takes."""
     is_scaled_e2m1 = gemm.scales is not None and gemm.data_type.ptx == SCALED_E2M1.name
-    row = SCALED_E2M1 if is_scaled_e2m1 else multiplied(gemm.data_type, "a GEMM", GEMM_TYPE_NOT_MULTIPLIED)
+    row = SCALED_E2M1 if is_scaled_e2m1 else multiplied_row(gemm.data_type, "a GEMM", GEMM_TYPE_NOT_MULTIPLIED)
     conversion = _conversion(gemm, row)
     operands = _operands(gemm)
     work: WgmmaWork | MmaWork | Tcgen05Work

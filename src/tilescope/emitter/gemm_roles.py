@@ -7,7 +7,7 @@ from math import prod
 from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, MmaWork, ProductFacts, WgmmaWork
 from tilescope.emitter.role_text import Work, role_named
 from tilescope.emitter.scale_facts import declare_stages, scale_loads
-from tilescope.emitter.source_template import rendered, told
+from tilescope.emitter.source_template import render, template_values
 from tilescope.emitter.tile_program import RolesFacts, copies_of_part, copy_lines
 from tilescope.pipeline.description import Pipeline
 from tilescope.planner.barrier_roles import plan_pipeline
@@ -98,7 +98,7 @@ def gemm_roles(
             ],
             "write": [
                 *_globally_scaled(work),
-                *rendered("gemm_epilogue.jinja", told(product, work, epilogue)).splitlines(),
+                *render("gemm_epilogue.jinja", template_values(product, work, epilogue)).splitlines(),
             ],
             "store": [stored_at(gemm, epilogue), *stores],
             **_residual_lines(gemm, pipeline, c, epilogue),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tilescope.emitter.role_text import stage_facts
-from tilescope.emitter.source_template import Facts, told
+from tilescope.emitter.source_template import Facts, template_values
 from tilescope.emitter.tile_program import StoreFacts, TileCopy, TileProgram
 from tilescope.emitter.tile_reader import ThreadReader, WgmmaReader
 from tilescope.layout import oriented
@@ -44,7 +44,7 @@ def ptx_facts(plan: Plan, program: TileProgram) -> Facts:
         "advances": ", ".join(str(after - before) for before, after in pairwise(starts)) or "nothing",
     }
     if program.roles is not None:
-        facts |= told(stage_facts(plan_pipeline(plan)))
+        facts |= template_values(stage_facts(plan_pipeline(plan)))
     return facts
 
 

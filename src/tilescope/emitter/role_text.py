@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from tilescope.emitter.source_template import indented
+from tilescope.emitter.source_template import indent_lines
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.operations import GROUPS, Written
@@ -64,7 +64,7 @@ def role_text(pipeline: Pipeline, name: str, work: Work, indent: int) -> str:
     """A role's steps after the block has synchronized, as lines of C; #pragma stays at the margin."""
     role = role_named(pipeline, name)
     lines = _Printer(role, work).block(role.steps[_behind_meeting(role) :], "")
-    return "\n".join(indented(lines, indent))
+    return "\n".join(indent_lines(lines, indent))
 
 
 def _behind_meeting(role: Role) -> int:
@@ -148,7 +148,7 @@ class _Printer:
         counter = loop.counter
         if "<" in str(loop.count):
             yield f"if ({loop.count}) {{"
-            yield from indented(self.block(loop.steps, ""), 2)
+            yield from indent_lines(self.block(loop.steps, ""), 2)
             yield "}"
             return
         slot = _slot(loop, has_opening=counter in self.work.opening)
@@ -170,7 +170,7 @@ class _Printer:
         self.ring = outer
         if slot and ring is None:
             body.insert(0, f"const int slot = {slot};")
-        yield from indented(body, 2)
+        yield from indent_lines(body, 2)
         yield "}"
         yield from self.work.closing.get(counter, [])
 

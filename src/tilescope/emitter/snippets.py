@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from tilescope.emitter.role_text import stage_facts
-from tilescope.emitter.source_template import EMIT, Facts, SourceText, rendered, told
+from tilescope.emitter.source_template import EMIT, Facts, SourceText, render, template_values
 from tilescope.emitter.tile_program import TileFacts, map_facts
 from tilescope.emitter.tile_reader import DescriptorFacts
 from tilescope.errors import RuleError, argument_type
@@ -79,10 +79,10 @@ def snippet(source: Plan | AnyMap, name: SnippetName) -> str:
             source = source.tensor_map(0, source.problem.global_shape or source.problem.tile)
         facts = _encode_facts(source, name)
     elif isinstance(source, Plan):
-        facts = told(TileFacts.of(source)) | _plan_facts(source, name)
+        facts = template_values(TileFacts.of(source)) | _plan_facts(source, name)
     else:
         raise SNIPPET_NEEDS_PLAN.error(name=name)
-    return SourceText(rendered(f"snippet_{name.replace('-', '_')}.jinja", facts))
+    return SourceText(render(f"snippet_{name.replace('-', '_')}.jinja", facts))
 
 
 def _encode_facts(tensor_map: AnyMap, name: str) -> Facts:
@@ -101,9 +101,9 @@ def _encode_facts(tensor_map: AnyMap, name: str) -> Facts:
 def _plan_facts(plan: Plan, name: str) -> Facts:
     problem = plan.problem
     if name == "descriptors":
-        return told(DescriptorFacts.of(plan))
+        return template_values(DescriptorFacts.of(plan))
     if name != "barriers":
         return {}
     if plan.boxes is None or problem.direction == "store":
         raise NO_BARRIERS.error(copy=problem.copy, direction=problem.direction)
-    return told(stage_facts(plan_pipeline(plan)))
+    return template_values(stage_facts(plan_pipeline(plan)))

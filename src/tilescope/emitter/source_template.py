@@ -60,28 +60,28 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701  source code, not HTML
     )
-    environment.filters["nested"] = nested
+    environment.filters["nested"] = indent_text
     return environment
 
 
-def nested(text: str, indent: int = 2) -> str:
+def indent_text(text: str, indent: int = 2) -> str:
     r"""Text further to the right; directives of the preprocessor stay at the margin.
 
-    >>> print(nested("#pragma unroll\nfor (;;) {}"))
+    >>> print(indent_text("#pragma unroll\nfor (;;) {}"))
     #pragma unroll
       for (;;) {}
     """
-    return "\n".join(indented(text.strip("\n").split("\n"), indent))
+    return "\n".join(indent_lines(text.strip("\n").split("\n"), indent))
 
 
-def indented(lines: Iterable[str], indent: int) -> Iterator[str]:
+def indent_lines(lines: Iterable[str], indent: int) -> Iterator[str]:
     """Lines further to the right; directives of the preprocessor stay at the margin, and empty lines empty."""
     for line in lines:
         stays = line.startswith("#") or not line
         yield line if stays else " " * indent + line
 
 
-def rendered(template: str, facts: Mapping[str, object]) -> str:
+def render(template: str, facts: Mapping[str, object]) -> str:
     """The text of a template: never more than one empty line, none at the end."""
     text = _environment().get_template(template).render(facts)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
@@ -102,7 +102,7 @@ class _PrettyPrinter(Protocol):
     def text(self, text: str) -> None: ...
 
 
-def told(*parts: DataclassInstance) -> Facts:
+def template_values(*parts: DataclassInstance) -> Facts:
     """The values of records by the names of their fields, which templates use."""
     return {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
 
@@ -212,10 +212,10 @@ SCALED_E2M1 = Multiplied(  # two per byte, and multiplied only with scale factor
 )
 
 
-def multiplied(data_type: DataType, user: str, refused: Wording) -> Multiplied:
+def multiplied_row(data_type: DataType, user: str, refused: Wording) -> Multiplied:
     """The row of a type that `user` multiplies, refused where no emitted instruction does.
 
-    >>> multiplied(DataType.named("bf16"), "a GEMM", GEMM_TYPE_NOT_MULTIPLIED).one
+    >>> multiplied_row(DataType.named("bf16"), "a GEMM", GEMM_TYPE_NOT_MULTIPLIED).one
     '0x3F80'
     """
     if data_type.ptx not in MULTIPLIED:

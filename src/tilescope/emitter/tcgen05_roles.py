@@ -8,7 +8,7 @@ from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, ProductFact
 from tilescope.emitter.gemm_roles import part_loads, stored_at
 from tilescope.emitter.role_text import Work, role_text
 from tilescope.emitter.scale_facts import declare_stages, scale_loads
-from tilescope.emitter.source_template import rendered, told
+from tilescope.emitter.source_template import render, template_values
 from tilescope.emitter.tile_order import tile_origin
 from tilescope.emitter.tile_program import RolesFacts, copy_lines
 from tilescope.planner.barrier_roles import plan_pipeline
@@ -63,7 +63,7 @@ def tcgen05_roles(
     multiplier = Work(
         lines=next_tile
         | {
-            "multiply": _multiplied(work, f"{sums}, {rows}, {columns}"),
+            "multiply": _multiply_lines(work, f"{sums}, {rows}, {columns}"),
         },
         opening={"t": shifted, "k_tile": [stages, *scale_stages]} if shifted else {"k_tile": [stages, *scale_stages]},
         notes={
@@ -82,7 +82,7 @@ def tcgen05_roles(
                 f"read_sums(d, {sums}{first_column}, warp);",
                 *_globally_scaled(work),
             ],
-            "write": rendered(written, told(product, work, epilogue)).splitlines(),
+            "write": render(written, template_values(product, work, epilogue)).splitlines(),
             "store": [stored_at(gemm, epilogue), *copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)],
         },
         opening={"t": [*numbered, *origin.lines(offsets.sums_m, offsets.sums_n)]},
@@ -150,7 +150,7 @@ class _Offsets(NamedTuple):
         )
 
 
-def _multiplied(work: Tcgen05Work, operands: str) -> list[str]:
+def _multiply_lines(work: Tcgen05Work, operands: str) -> list[str]:
     """The products of a stage; scale factors come to tensor memory first."""
     if work.scales is None:
         return [f"multiply({operands}, k_tile == 0);"]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tilescope.arch import Arch
 from tilescope.emitter.role_text import Work, group_text, role_text
-from tilescope.emitter.source_template import EMIT, Facts, told
+from tilescope.emitter.source_template import EMIT, Facts, template_values
 from tilescope.emitter.tile_reader import Identity, Reader, reader_of
 from tilescope.layout import AddressTerms, Layout
 from tilescope.pipeline.description import Pipeline
@@ -264,11 +264,11 @@ class TileProgram:
 
     def facts(self) -> Facts:
         """All of it, by the names that the templates use."""
-        facts = told(self.tile, self.matrix, self.work)
+        facts = template_values(self.tile, self.matrix, self.work)
         if self.reader is not None:
-            facts |= told(self.reader)
+            facts |= template_values(self.reader)
         if self.roles is not None:
-            facts |= told(self.roles)
+            facts |= template_values(self.roles)
         return facts
 
 

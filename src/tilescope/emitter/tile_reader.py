@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilescope.emitter.source_template import EMIT, MULTIPLIED, TYPE_NOT_MULTIPLIED, Multiplied, multiplied
+from tilescope.emitter.source_template import EMIT, MULTIPLIED, TYPE_NOT_MULTIPLIED, Multiplied, multiplied_row
 from tilescope.mma.consumer import Consumer
 from tilescope.mma.mma_instruction import K_STEP_BYTES
 from tilescope.mma.operand_descriptor import WgmmaDescriptor
@@ -164,7 +164,7 @@ def reader_of(plan: Plan) -> Reader:
     if isinstance(consumer, Access) and not consumer.op.is_matrix:
         return _thread_reader(plan, consumer)
     name = consumer.op.name if isinstance(consumer, Access) else consumer
-    row = multiplied(problem.data_type, name, TYPE_NOT_MULTIPLIED)
+    row = multiplied_row(problem.data_type, name, TYPE_NOT_MULTIPLIED)
     return _wgmma_reader(plan, row) if problem.reads_by_descriptor else _mma_reader(plan, row, name)
 
 

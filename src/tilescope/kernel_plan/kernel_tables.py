@@ -25,7 +25,7 @@ from tilescope.kernel_plan.kernel_description import (
 from tilescope.layout import Major
 from tilescope.pipeline.expression import Expression
 from tilescope.pipeline.parts import MAX_STAGES
-from tilescope.reading import attempted, entries, flag, integer, known_name, read_table
+from tilescope.reading import entries, flag, integer, known_name, read_table, try_read
 from tilescope.swizzle import SWIZZLE
 from tilescope.sync.thread_limits import (
     BLOCK_THREADS,
@@ -247,4 +247,4 @@ class KernelTables:
 
     def attempt(self, otherwise: Read, reader: Callable[..., Read], *arguments: object) -> Read:
         """What a reader gives; `otherwise` if it refuses, which is noted."""
-        return attempted(self.problems, otherwise, reader, *arguments)
+        return try_read(self.problems, otherwise, reader, *arguments)

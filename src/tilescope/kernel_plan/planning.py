@@ -25,7 +25,7 @@ from tilescope.kernel_plan.planned_kernel import (
 from tilescope.kernel_plan.registers import check_registers, count_registers, entry_registers
 from tilescope.kernel_plan.stage_search import Candidate, Limits, StageSearch
 from tilescope.kernel_plan.tile_plans import convolution_of, tensor_map_of, tile_alignment
-from tilescope.planner.problem import resolved
+from tilescope.planner.problem import resolve_card
 from tilescope.reading import integer
 from tilescope.sync.thread_limits import MAX_BLOCKS
 
@@ -56,7 +56,7 @@ def plan_kernel(
     described = _read(kernel, sizes)
     if arch is None and card is None and described.arch is not None:
         arch = Arch.named(described.arch)
-    target, _ = resolved(arch, card)
+    target, _ = resolve_card(arch, card)
     blocks = (
         described.blocks_per_sm if blocks_per_sm is None else integer("blocks_per_sm", blocks_per_sm, 1, _MOST_BLOCKS)
     )

@@ -10,9 +10,9 @@ from tilescope.arithmetic import rounded_up
 from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.layout.modes import SHAPE_STRIDE, Index, Modes, as_modes
 from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, MAX_INDICES, AtomOrder, Major
-from tilescope.reading import attempted, integer, integer_array, known_name, one_of, pair
+from tilescope.reading import integer, integer_array, known_name, one_of, pair, try_read
 from tilescope.rule import ARGUMENT_RANGE, rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 
 Coord: TypeAlias = "tuple[Index, ...]"
 
@@ -112,8 +112,8 @@ def checked_tiling(
     atom_shape = tile if atom is None else pair("atom", atom, 1)
     problems: list[Violation] = []
     bits, address = checked_start(problems, element_bits, start)
-    order: AtomOrder = attempted(problems, "column", known_name, "atom_order", atom_order, ATOM_ORDERS, "atom order")
-    padding = attempted(problems, 0, integer, "padding_bytes", padding_bytes, 0)
+    order: AtomOrder = try_read(problems, "column", known_name, "atom_order", atom_order, ATOM_ORDERS, "atom order")
+    padding = try_read(problems, 0, integer, "padding_bytes", padding_bytes, 0)
     row_elements = atom_shape[1] if major == "K" else atom_shape[0]
     if row_elements * bits % 8:
         problems.append(ROW_BYTES.violation(row_elements=row_elements, bits=bits, enough=rounded_up(row_elements, 8)))
@@ -135,7 +135,7 @@ def checked_modes(modes: object, element_bits: object, unit_bits: object, start:
     """The modes with strides in bits; RuleError with every reason why they are no layout."""
     problems: list[Violation] = []
     bits, _ = checked_start(problems, element_bits, start)
-    unit = bits if unit_bits is None else attempted(problems, 1, integer, "unit_bits", unit_bits, 1)
+    unit = bits if unit_bits is None else try_read(problems, 1, integer, "unit_bits", unit_bits, 1)
     nested = as_modes(modes)
     rank = len(nested.indices)
     if rank > MAX_INDICES:
@@ -150,8 +150,8 @@ def checked_modes(modes: object, element_bits: object, unit_bits: object, start:
 
 def checked_start(problems: list[Violation], element_bits: object, start: object) -> tuple[int, int]:
     """An element's bits and a start address; where they are none, the reasons join `problems`."""
-    bits = attempted(problems, 8, one_of, "element_bits", element_bits, ELEMENT_BITS)
-    address = attempted(problems, 0, integer, "start", start, 0, POINTER_BYTES - 1)
+    bits = try_read(problems, 8, one_of, "element_bits", element_bits, ELEMENT_BITS)
+    address = try_read(problems, 0, integer, "start", start, 0, POINTER_BYTES - 1)
     return bits, address
 
 
@@ -176,7 +176,7 @@ def checked_indices(layout: Indexed, coord: tuple[object, ...]) -> Coord:
         if not isinstance(index, int):
             break
         if not 0 <= index < extent:
-            raise _outside(layout, f"({', '.join(map(printed, coord))}) outside the tile")
+            raise _outside(layout, f"({', '.join(map(format_value, coord))}) outside the tile")
     else:
         return cast("Coord", coord)  # each of them is an integer
     arrays = [index for index in map(integer_array, coord) if index is not None]

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import RuleError, argument_type
 from tilescope.rule import ARGUMENT_RANGE, rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.value import Value
 
 IntTree = int | tuple[Any, ...]  # an integer, or a tuple of such nested as deep as one likes
@@ -161,9 +161,9 @@ class Modes(Value):
     def __post_init__(self) -> None:
         shape, stride = self.shape, self.stride
         if isinstance(shape, tuple) and isinstance(stride, tuple) and len(shape) == len(stride):
-            indices = tuple(map(_paired, shape, stride))
+            indices = tuple(map(_pair_leaves, shape, stride))
         else:
-            indices = (_paired(shape, stride),)
+            indices = (_pair_leaves(shape, stride),)
         object.__setattr__(self, "indices", indices)
         if not indices or not all(indices):
             raise SHAPE_STRIDE.error(modes=str(self), shape=shape, stride=stride)
@@ -287,7 +287,7 @@ class Modes(Value):
         """
         if any(stride * factor % divisor for _, stride in self.pairs):
             return None
-        return Modes(self.shape, _mapped(self.stride, factor, divisor))
+        return Modes(self.shape, _scale_tree(self.stride, factor, divisor))
 
     def right_inverse(self) -> Modes:
         """The layout that leads from an offset back to its index, as far as offsets are hit without a gap.
@@ -348,7 +348,7 @@ class Modes(Value):
         return Modes.of_indices(indices)
 
     def __str__(self) -> str:
-        return f"{_shown(self.shape)}:{_shown(self.stride)}"
+        return f"{_format_tree(self.shape)}:{_format_tree(self.stride)}"
 
     def __repr__(self) -> str:
         return f"Modes({self.shape}, {self.stride})"
@@ -372,23 +372,25 @@ def _tree(entries: list[int]) -> IntTree:
     return entries[0] if len(entries) == 1 else tuple(entries)
 
 
-def _mapped(tree: IntTree, factor: int, divisor: int) -> IntTree:
+def _scale_tree(tree: IntTree, factor: int, divisor: int) -> IntTree:
     if isinstance(tree, int):
         return tree * factor // divisor
-    return tuple(_mapped(branch, factor, divisor) for branch in tree)
+    return tuple(_scale_tree(branch, factor, divisor) for branch in tree)
 
 
-def _paired(shape: object, stride: object) -> Pairs:
+def _pair_leaves(shape: object, stride: object) -> Pairs:
     """The (extent, stride) pairs of trees with the same nesting; empty if it differs."""
     if type(shape) is int and type(stride) is int:
         return ((shape, stride),) if shape >= 1 else ()
     if not isinstance(shape, tuple) or not isinstance(stride, tuple) or len(shape) != len(stride):
         return ()
-    branches = [_paired(inner_shape, inner_stride) for inner_shape, inner_stride in zip(shape, stride, strict=True)]
+    branches = [
+        _pair_leaves(inner_shape, inner_stride) for inner_shape, inner_stride in zip(shape, stride, strict=True)
+    ]
     return tuple(chain(*branches)) if all(branches) else ()
 
 
-def _shown(tree: object) -> str:
+def _format_tree(tree: object) -> str:
     if isinstance(tree, tuple):
-        return f"({','.join(map(_shown, tree))})"
-    return str(tree) if isinstance(tree, int) else printed(tree)
+        return f"({','.join(map(_format_tree, tree))})"
+    return str(tree) if isinstance(tree, int) else format_value(tree)

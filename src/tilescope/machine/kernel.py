@@ -285,9 +285,9 @@ class Kernel:
             mutant = copy.copy(self)
             mutant.changed_map = mutation.map_argument
             return mutant
-        from tilescope.ptx.editing import edited
+        from tilescope.ptx.editing import apply_edits
 
-        mutant = Kernel(edited(self._text.short, mutation.edits), entry=self.entry)
+        mutant = Kernel(apply_edits(self._text.short, mutation.edits), entry=self.entry)
         mutant.host = self.host
         return mutant
 
@@ -319,9 +319,9 @@ class Mutant:
     @property
     def ptx(self) -> str:
         """The changed text; each line keeps its number."""
-        from tilescope.ptx.editing import edited
+        from tilescope.ptx.editing import apply_edits
 
-        return edited(self._original.ptx, self._mutation.edits)
+        return apply_edits(self._original.ptx, self._mutation.edits)
 
     def __str__(self) -> str:
         return self.name

@@ -36,7 +36,7 @@ from tilescope.machine.run_arguments import ADVICE, Advice, Smem, read_smem
 from tilescope.machine.stepping.recording import Replay
 from tilescope.reading import entries, flag, integer, integers, known_name
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
-from tilescope.sentence import argument_said, by, printed
+from tilescope.sentence import argument_said, by, format_value
 
 _MOST_SECONDS = 1 << 32  # a century
 
@@ -157,7 +157,7 @@ def _memory(memory: object) -> Memory:
     if isinstance(memory, Memory):
         return memory
     raise ARGUMENT_TYPE.error(
-        argument="memory", found=printed(memory), limit="a Memory", fix="Use ts.Memory(), and place arrays in it."
+        argument="memory", found=format_value(memory), limit="a Memory", fix="Use ts.Memory(), and place arrays in it."
     )
 
 
@@ -165,7 +165,10 @@ def _progress(progress: Callable[[int], None] | None) -> Callable[[int], None] |
     if progress is None or callable(progress):
         return progress
     raise ARGUMENT_TYPE.error(
-        argument="progress", found=printed(progress), limit="a function of the steps so far", fix="Use progress=print."
+        argument="progress",
+        found=format_value(progress),
+        limit="a function of the steps so far",
+        fix="Use progress=print.",
     )
 
 
@@ -177,7 +180,7 @@ def _seconds(max_seconds: object) -> float | None:
         return float(max_seconds)
     raise ARGUMENT_TYPE.error(
         argument="max_seconds",
-        found=f"max_seconds = {printed(max_seconds)}",
+        found=f"max_seconds = {format_value(max_seconds)}",
         limit="a positive number of seconds",
         fix="Use 2.0, for example.",
     )
@@ -208,7 +211,7 @@ def _read_blocks(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[
     if listed is None:
         raise ARGUMENT_TYPE.error(
             argument="blocks",
-            found=printed(blocks),
+            found=format_value(blocks),
             limit="a sequence of blocks, each by its coordinates",
             fix=f"Use {argument_said('blocks', [(0, 0, 0)])}.",
         )

@@ -92,7 +92,7 @@ def tensor_core_sum(
         step = slice(first, first + step_k)
         left = _operand(a[..., step], a_type, arithmetic, a_scales)
         right = _operand(b[..., step], b_type, arithmetic, b_scales)
-        d = _aligned(left, right, d, d_dtype, arithmetic)
+        d = _add_aligned(left, right, d, d_dtype, arithmetic)
     return d
 
 
@@ -158,7 +158,7 @@ def _operand(array: Array, data_type: DataType, arithmetic: Arithmetic, scales: 
     term_exponents = elements.exponents if group == 1 else np.zeros((len(elements.values), rows, k // group), np.int16)
     if scales is not None:
         own_scales = _in_batches(scales, rows)
-        elements = _multiplied(elements, own_scales)
+        elements = _apply_scales(elements, own_scales)
         term_exponents = term_exponents + _spread(own_scales.exponents, term_exponents.shape[-1])
     values = elements.values.reshape(len(elements.values), rows, k // group, group)
     return _Operand(Terms(values, term_exponents), elements)
@@ -171,7 +171,7 @@ def _in_batches(elements: Elements, rows: int) -> Elements:
     return Elements(elements.values.reshape(shape), elements.exponents.reshape(shape), specials)
 
 
-def _multiplied(elements: Elements, scales: Elements) -> Elements:
+def _apply_scales(elements: Elements, scales: Elements) -> Elements:
     """Elements (batch, rows, k) times the scale factors of their blocks."""
     k = elements.values.shape[-1]
     values = elements.values * _spread(scales.values, k)
@@ -187,7 +187,7 @@ def _spread(of_blocks: Array, extent: int) -> Array:
     return np.repeat(of_blocks, extent // of_blocks.shape[-1], axis=-1)
 
 
-def _aligned(a: _Operand, b: _Operand, c: Array, d_dtype: np.dtype[Any], arithmetic: Arithmetic) -> Array:
+def _add_aligned(a: _Operand, b: _Operand, c: Array, d_dtype: np.dtype[Any], arithmetic: Arithmetic) -> Array:
     """One step of an aligned sum, rounded to the type of D."""
     batch = c.reshape(-1, *c.shape[-2:])
     if d_dtype == np.float32 and c.dtype == np.float32 and a.elements.specials is None and b.elements.specials is None:
@@ -220,7 +220,7 @@ def _in_f16(a: Array, b: Array, c: Array, a_type: DataType, b_type: DataType, *,
     for part in (is_first, ~is_first):
         left = _operand(_as_float16(a[..., part], a_type), halves, arithmetic)
         right = _operand(_as_float16(b[..., part], b_type), halves, arithmetic)
-        d = _aligned(left, right, d, c.dtype, arithmetic)
+        d = _add_aligned(left, right, d, c.dtype, arithmetic)
     with np.errstate(invalid="ignore", over="ignore"):
         return _with_one_nan(c + d)
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.mma.element_value import ZERO_ADDEND_EXPONENT
-from tilescope.swizzle.line_streaming import compiled
+from tilescope.swizzle.line_streaming import compile_loop
 
 Doubles = npt.NDArray[np.float64]
 Exponents = npt.NDArray[np.int16]
@@ -48,8 +48,8 @@ def _add_row(a: Doubles, b: Doubles, scale: Doubles, total: Doubles) -> None:
             total[column] += np.trunc(a[term] * b[term, column] * scale[column])
 
 
-align_row = compiled(_align_row)
-add_row = compiled(_add_row)
+align_row = compile_loop(_align_row)
+add_row = compile_loop(_add_row)
 
 
 def _add(
@@ -94,7 +94,7 @@ def _take_apart(
         exponents[place] = max(field, np.int16(1)) - 127 if values[place] != 0 else ZERO_ADDEND_EXPONENT
 
 
-def _cut(sums: Doubles, result_bits: int, d: npt.NDArray[np.float32]) -> None:
+def _truncate_to_float32(sums: Doubles, result_bits: int, d: npt.NDArray[np.float32]) -> None:
     """cut_to_float32 of aligned_sum.py."""
     lost_bits = _FRACTION_BITS - result_bits
     least = 2.0 ** (-126 - result_bits)
@@ -107,6 +107,6 @@ def _cut(sums: Doubles, result_bits: int, d: npt.NDArray[np.float32]) -> None:
         d[place] = sums[place]
 
 
-add = compiled(_add)
-take_apart = compiled(_take_apart)
-cut = compiled(_cut)
+add = compile_loop(_add)
+take_apart = compile_loop(_take_apart)
+cut = compile_loop(_truncate_to_float32)

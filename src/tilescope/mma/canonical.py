@@ -37,7 +37,7 @@ from tilescope.errors import raise_all
 from tilescope.layout import ATOM_ORDERS, TILE_ATOMS, AtomOrder, Layout, Major, Modes, major_named, oriented
 from tilescope.reading import is_one_of, pair, plain_int
 from tilescope.rule import Basis, rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, row_field
 
@@ -156,7 +156,7 @@ class CanonicalLayout(Value):
             )
             problems.append(problem)
         if not is_one_of(element_bits, MMA_ELEMENT_BITS):
-            width = printed(element_bits)
+            width = format_value(element_bits)
             problems.append(CANONICAL_ELEMENT.violation(width=width, element_bits=plain_int(element_bits)))
         raise_all(problems)
         object.__setattr__(self, "major", major)

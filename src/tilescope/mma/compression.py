@@ -31,9 +31,9 @@ from tilescope.mma.sparsity import (
     Compressed,
     Matrix,
     Nibbles,
-    compressed,
+    compress_rows,
     entries_of_elements,
-    expanded,
+    expand_rows,
     group_elements,
     nibbles_of_entries,
 )
@@ -123,7 +123,7 @@ def compress(
     matrix = element_matrix("a", a, row)
     form = _form(instruction, row, selector)
     _check_shape(matrix.shape, form, row)
-    stored = compressed(matrix, row)
+    stored = compress_rows(matrix, row)
     return Compressed(stored.values, form.metadata(stored.metadata))
 
 
@@ -157,7 +157,7 @@ def decompress(
     )
     nibbles = form.nibbles(words)
     _check_nibbles(nibbles, row)
-    return expanded(stored, nibbles, row)
+    return expand_rows(stored, nibbles, row)
 
 
 class _NibbleForm(NamedTuple):
@@ -192,7 +192,7 @@ class _LaneForm(NamedTuple):
         return (m // self.rows, k // self.k, self.held.threads)
 
     def metadata(self, nibbles: Nibbles) -> Words:
-        tiles = _tiled(nibbles, self.rows, self.held.shape[1])
+        tiles = _split_into_blocks(nibbles, self.rows, self.held.shape[1])
         thread, value = self.held.holders(self.selector)
         of_lanes = np.zeros((*tiles.shape[:2], self.held.threads, _NIBBLES_OF_WORD), np.uint32)
         of_lanes[..., thread[0], value[0]] = tiles
@@ -203,7 +203,7 @@ class _LaneForm(NamedTuple):
     def nibbles(self, metadata: Matrix) -> Nibbles:
         thread, value = self.held.holders(self.selector)
         words = metadata.astype(np.uint32)[..., thread[0]]
-        return _untiled((words >> (NIBBLE_BITS * value[0]).astype(np.uint32) & 0xF).astype(np.uint8))
+        return _join_blocks((words >> (NIBBLE_BITS * value[0]).astype(np.uint32) & 0xF).astype(np.uint8))
 
 
 class _CellForm(NamedTuple):
@@ -224,7 +224,7 @@ class _CellForm(NamedTuple):
 
     def metadata(self, nibbles: Nibbles) -> Words:
         entries = entries_of_elements(nibbles, self.data_type, self.layout.element_bits)
-        tiles = _tiled(entries, self.rows, self.k).astype(np.uint32)
+        tiles = _split_into_blocks(entries, self.rows, self.k).astype(np.uint32)
         cells = np.zeros((*tiles.shape[:2], self.rows, self.layout.columns), np.uint32)
         lane, column, first_bit = self._entry_cells()
         for block in np.ndindex(tiles.shape[:2]):
@@ -235,16 +235,16 @@ class _CellForm(NamedTuple):
         lane, column, first_bit = self._entry_cells()
         mask = np.uint32((1 << self.layout.element_bits) - 1)
         entries = metadata.astype(np.uint32)[..., lane, column] >> first_bit.astype(np.uint32) & mask
-        return nibbles_of_entries(_untiled(entries.astype(np.uint8)), self.data_type)
+        return nibbles_of_entries(_join_blocks(entries.astype(np.uint8)), self.data_type)
 
 
-def _tiled(matrix: Matrix, rows: int, columns: int) -> Matrix:
+def _split_into_blocks(matrix: Matrix, rows: int, columns: int) -> Matrix:
     """(m, k) in blocks of rows x columns: (m / rows, k / columns, rows, columns)."""
     down = len(matrix) // rows
     return matrix.reshape(down, rows, -1, columns).swapaxes(1, 2)
 
 
-def _untiled(blocks: Matrix) -> Matrix:
+def _join_blocks(blocks: Matrix) -> Matrix:
     down, across, rows, columns = blocks.shape
     return blocks.swapaxes(1, 2).reshape(down * rows, across * columns)
 

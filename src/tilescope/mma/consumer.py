@@ -26,7 +26,7 @@ from tilescope.mma.operand_descriptor import OperandDescriptor, Tcgen05Descripto
 from tilescope.mma.readable_tile import SMEM_OPERANDS, TCGEN05_TILE, WIDE_STEP_BYTES, Extents, SmemOperand
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
 from tilescope.reading import is_one_of, known_name, pair, plain_int
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.swizzle import Swizzle, SwizzleName
 
 ConsumerName = Literal["wgmma", "tcgen05", "ldmatrix"]
@@ -264,7 +264,7 @@ def tcgen05_descriptors(
     [('0x30', '0x4000'), ('0x60', '0x4000'), ('0x4010', '0x8000')]
     """
     if not is_one_of(cta_group, (1, 2)):
-        raise BLOCKS_OF_A_GROUP.error(asked=printed(cta_group), cta_group=plain_int(cta_group))
+        raise BLOCKS_OF_A_GROUP.error(asked=format_value(cta_group), cta_group=plain_int(cta_group))
     kind = Tcgen05PairLoop if cta_group == 2 else Tcgen05Loop
     row = DataType.named(data_type)
     if not isinstance(tile, Layout):

@@ -23,7 +23,7 @@ from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS
 from tilescope.mma.tmem_address import LANE_BITS, QUARTER_LANES, TMEM_LANES
 from tilescope.reading import plain_int
 from tilescope.rule import rule
-from tilescope.sentence import argument_said, printed
+from tilescope.sentence import argument_said, format_value
 
 TMEM_DATAPATH = rule(
     "tmem-datapath",
@@ -144,7 +144,7 @@ def known_datapath(m: int, cta_group: object = 1, ws: bool = False, sparse: bool
     raise TMEM_DATAPATH.error(
         m=m,
         cta_group=group,
-        asked=printed(cta_group),
+        asked=format_value(cta_group),
         options=tuple(options),
         known=tuple(map(str, DATAPATHS.values())),
         nearest_m=nearest.m,

@@ -173,8 +173,8 @@ class DescriptorLoop(Value):
         leading = f"{self.leading_bytes} bytes {canonical.neighbours('leading_bytes')}"
         stride = f"{self.stride_bytes} bytes {canonical.neighbours('stride_bytes')}"
         return (
-            ("leading", leading + self._unreached(canonical.leading_step)),
-            ("stride", stride + self._unreached(canonical.stride_step)),
+            ("leading", leading + self._note_unreached_field(canonical.leading_step)),
+            ("stride", stride + self._note_unreached_field(canonical.stride_step)),
             self.transpose_fact,
             *(("k step", step) for step in self._steps(canonical.atom[1])),
         )
@@ -197,7 +197,7 @@ class DescriptorLoop(Value):
         name, value = self.transpose_fact
         return f"{name} = {value}"
 
-    def _unreached(self, step: tuple[int, int] | None) -> str:
+    def _note_unreached_field(self, step: tuple[int, int] | None) -> str:
         """A note where one instruction does not go as far as a field leads."""
         if step is None or step[0] < self.block_mn:
             return ""

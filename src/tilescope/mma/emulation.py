@@ -29,13 +29,13 @@ from tilescope.mma.operand_path import MMA_SHAPE, MMA_TYPE, Matrix, OperandPath,
 from tilescope.mma.pair_shares import pair_shares, pairs_of
 from tilescope.mma.product_scales import Scales, Scaling, read_scaling
 from tilescope.mma.sparse_sum import sparse_sum
-from tilescope.mma.sparsity import compressed, expanded, group_elements
+from tilescope.mma.sparsity import compress_rows, expand_rows, group_elements
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
 from tilescope.mma.tcgen05_product import Tcgen05Product, tcgen05_product
 from tilescope.mma.tensor_core_arithmetic import Arithmetic, arithmetic_of
 from tilescope.reading import as_array, flag, is_one_of, known_name, plain_int
 from tilescope.rule import ARGUMENT_RANGE
-from tilescope.sentence import by, printed
+from tilescope.sentence import by, format_value
 from tilescope.swizzle import SwizzleName
 
 Of = TypeVar("Of", SwizzleName, Major, Layout | None)
@@ -152,7 +152,7 @@ def emulate_mma(
             "disable_output_lane": disable_output_lane is not None,
             "cluster": cluster is not None,
             "instruction_k": instruction_k is not None,
-            f"cta_group = {printed(cta_group)}": not is_one_of(cta_group, (1,)),
+            f"cta_group = {format_value(cta_group)}": not is_one_of(cta_group, (1,)),
         }
         options = tuple(name for name, is_asked in requested.items() if is_asked)
         if options:
@@ -231,10 +231,10 @@ def _sparse_in_registers(
     if k % instruction_k:
         whole_k = rounded_up(k, instruction_k)
         raise SPARSE_BLOCKS.error(m=m, k=k, instruction=instruction.name, instruction_k=instruction_k, whole_k=whole_k)
-    stored, nibbles = compressed(left, row)
+    stored, nibbles = compress_rows(left, row)
     a_read, b_read = path.read([stored], [right])[0]
     if exact_sum:
-        return summed_once(expanded(a_read, nibbles, row), b_read, initial, row)
+        return summed_once(expand_rows(a_read, nibbles, row), b_read, initial, row)
     own_arch = _own_arch(instruction.feature) if arch is None else arch
     arithmetic = arithmetic_of(own_arch, instruction.name, row)
     d = initial
@@ -282,7 +282,7 @@ def _of_every_block(
     path: OperandPath, product: Tcgen05Product, left: Matrix, right: Matrix
 ) -> list[tuple[Matrix, Matrix, Matrix]]:
     """The operands of tcgen05 from each block: A and B as loaded and read, and the metadata of a sparse A."""
-    stored, metadata = compressed(left, path.row) if product.sparse else (left, left[:, :0])
+    stored, metadata = compress_rows(left, path.row) if product.sparse else (left, left[:, :0])
     if path.shares:
         rows = [np.arange(*share.a_rows) for share in path.shares]
         columns = [np.arange(*share.b_columns) for share in path.shares]

@@ -287,16 +287,16 @@ class Fragment(Value):
         array([ 44,  45, 108, 109])
         """
         expected_shape = (self.matrices, *self.shape) if self.matrices > 1 else self.shape
-        stacked = self._shaped("matrix", matrix, expected_shape).reshape(self.matrices, *self.shape)
+        stacked = self._require_shape("matrix", matrix, expected_shape).reshape(self.matrices, *self.shape)
         return np.asarray(stacked[self.indices()])
 
     def collect(self, values: npt.ArrayLike) -> Array:
         """The matrix (or matrices, stacked) that (threads, values) hold: the inverse of `distribute`."""
-        array = self._shaped("values", values, (self.threads, self.values))
+        array = self._require_shape("values", values, (self.threads, self.values))
         stacked: Array = array[self.holders()]
         return stacked if self.matrices > 1 else stacked[0]
 
-    def _shaped(self, name: str, values: npt.ArrayLike, wanted: tuple[int, ...]) -> Array:
+    def _require_shape(self, name: str, values: npt.ArrayLike, wanted: tuple[int, ...]) -> Array:
         array = as_array(name, values)
         if array.shape != wanted:
             raise ARGUMENT_RANGE.error(
@@ -368,7 +368,7 @@ def _of_product(row: Instruction, n: int, operand: Operand, data_type: DataType)
         tv_layout = _of_wmma(row, n, operand)
     else:
         rows, columns = (n, row.k) if operand == "B" else shape
-        tv_layout = _arranged(rows, columns, per_register, row.warps)
+        tv_layout = _arrange_matrix(rows, columns, per_register, row.warps)
     return Fragment(
         instruction=f"{row.family}.m{row.m}n{n}k{row.k}",
         operand=operand,
@@ -400,18 +400,18 @@ def _of_metadata(row: Instruction, n: int, data_type: DataType) -> Fragment:
         shape=(row.m, groups),
         matrices=1,
         element_bits=NIBBLE_BITS,
-        tv_layout=_nested(thread, value),
+        tv_layout=_nest_parts(thread, value),
         feature=row.feature,
     )
 
 
-def _arranged(rows: int, columns: int, per_register: int, warps: int) -> Modes:
+def _arrange_matrix(rows: int, columns: int, per_register: int, warps: int) -> Modes:
     """The common arrangement of a rows x columns matrix, rows fastest (see the drawing above)."""
     w = per_register
     own_rows = rows // warps
     thread = [(4, w * rows), (8, 1), (warps, own_rows)]
     value = [(w, rows), (own_rows // 8, 8), (columns // (4 * w), 4 * w * rows)]
-    return _nested(thread, value)
+    return _nest_parts(thread, value)
 
 
 def _of_wmma(row: Instruction, n: int, operand: Operand) -> Modes:
@@ -441,10 +441,10 @@ def _of_wmma(row: Instruction, n: int, operand: Operand) -> Modes:
         (rows // mma_rows, mma_rows * row_stride),
         (copies, 0),
     ]
-    return _nested(thread, value)
+    return _nest_parts(thread, value)
 
 
-def _nested(*parts: list[tuple[int, int]]) -> Modes:
+def _nest_parts(*parts: list[tuple[int, int]]) -> Modes:
     """A layout of the parts, extents of 1 dropped, as CuTe writes it."""
     indices = []
     for part in parts:
@@ -494,7 +494,7 @@ def _matrices(name: str, operand: Operand | None, data_type: object) -> Fragment
         shape=(form.rows, form.columns),
         matrices=count,
         element_bits=form.element_bits,
-        tv_layout=_nested(list(form.lanes), [*form.values, (count, form.rows * form.columns)]),
+        tv_layout=_nest_parts(list(form.lanes), [*form.values, (count, form.rows * form.columns)]),
         feature=direction + form.needs,
     )
 
@@ -511,6 +511,6 @@ def _tmem_cells(name: str, operand: Operand | None, data_type: object) -> Fragme
         shape=(move.form.lanes, move.columns),
         matrices=move.form.places,
         element_bits=element_bits,
-        tv_layout=_nested(*move.modes),
+        tv_layout=_nest_parts(*move.modes),
         feature="tcgen05_ld_red" if move.reduction else "tcgen05",
     )

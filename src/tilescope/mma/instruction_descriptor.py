@@ -24,7 +24,7 @@ from tilescope.errors import Violation, raise_all
 from tilescope.layout import Major, major_named
 from tilescope.mma.instruction_fields import MAX_SHIFTS, field_problems, shapes_of
 from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, TCGEN05_TYPE, WIDE_K, Documented, Tcgen05Kind
-from tilescope.reading import attempted, flag, integer, known_name
+from tilescope.reading import flag, integer, known_name, try_read
 from tilescope.rule import rule
 from tilescope.value import Value, row_field
 
@@ -315,7 +315,7 @@ def inspect_instruction_descriptor(word: int, mma_kind: str) -> Inspection:
     form = word_format(kind)
     word = form.checked(word)
     problems: list[Violation] = []
-    descriptor = attempted(problems, None, InstructionDescriptor.decode, word, kind.name)
+    descriptor = try_read(problems, None, InstructionDescriptor.decode, word, kind.name)
     meanings = {name: _meaning(kind, name, value) for name, value in form.decode(word).items()}
     return Inspection(
         name=f"{form.name}, kind {kind.name}",

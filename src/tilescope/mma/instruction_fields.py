@@ -22,7 +22,7 @@ from tilescope.errors import Violation
 from tilescope.layout import Major
 from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, TCGEN05_TYPE, WIDE_K, Shapes, Tcgen05Kind, shape_problems
 from tilescope.rule import Rule, rule
-from tilescope.sentence import argument_said, listed, printed
+from tilescope.sentence import argument_said, format_value, listed
 
 MAX_SHIFTS = (0, 8, 16, 32)  # of B's reuse by .ws
 _SELECTED_KINDS = ("f16", "tf32")  # whose metadata is one column of a pair; PTX: the selector is 0 for i8 and f8f6f4
@@ -171,7 +171,7 @@ def field_problems(word: InstructionFields, kind: Tcgen05Kind) -> Iterator[Viola
         numbers: dict[str, Any] = {**choice.beside, choice.field: choice.value}
         yield broken_rule.violation(
             field=choice.field,
-            asked=printed(choice.value),
+            asked=format_value(choice.value),
             kind=kind.name,
             beside=tuple(f"{name} = {value}" for name, value in choice.beside.items()),
             allowed=choice.allowed,

@@ -28,7 +28,7 @@ from tilescope.mma.fragment import fragment
 from tilescope.mma.matrix_form import ROW_BYTES, MatrixFormName, matrix_form
 from tilescope.reading import as_array, integer, readable, writeable
 from tilescope.rule import ARGUMENT_RANGE, rule
-from tilescope.tma.elements import unpacked
+from tilescope.tma.elements import unpack_values
 
 MATRIX_ALIGNMENT = rule(
     "matrix-alignment",
@@ -98,7 +98,7 @@ def ldmatrix(
     first_byte = _row_offsets(memory, lane_address, chosen.rows * count, smem_address)
     rows = memory[first_byte[..., None] + np.arange(ROW_BYTES)]
     if chosen.packed_bits < 8:
-        rows = unpacked(rows[..., : 2 * chosen.packed_bits], chosen.packed_bits)
+        rows = unpack_values(rows[..., : 2 * chosen.packed_bits], chosen.packed_bits)
     elements = rows.view(f"<u{chosen.element_bits // 8}")
     elements = elements.reshape(*first_byte.shape[:-1], count, chosen.rows, chosen.columns)
     values = np.ascontiguousarray(elements[(..., *matrices.indices())])  # (..., 32, values)

@@ -21,7 +21,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, raise_all
 from tilescope.reading import flag, is_one_of, known_name, plain_int
 from tilescope.rule import UNKNOWN_NAME, Basis, rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 
 MATRIX_COUNT = rule(
     "matrix-count",
@@ -142,7 +142,7 @@ def matrix_form(direction: str, name: str, *, count: int, transpose: bool) -> Ma
     problems: list[Violation] = []
     if not is_one_of(count, counts):
         problem = MATRIX_COUNT.violation(
-            asked=printed(count), count=plain_int(count), direction=direction, counts=counts, most=counts[-1]
+            asked=format_value(count), count=plain_int(count), direction=direction, counts=counts, most=counts[-1]
         )
         problems.append(problem)
     chosen = [form for form in forms if form.transposed == transpose]
@@ -172,5 +172,5 @@ def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
             f"and, on sm_100 and later, {', '.join(form for form in MATRIX_FORMS if form != 'm8n8.b16')}"
         )
         fix = "Use ldmatrix.x4, ldmatrix.x2.trans or ldmatrix.m16n16.x2.trans.b8, for example."
-        raise UNKNOWN_NAME.error(argument="instruction", found=printed(opcode), limit=limit, fix=fix)
+        raise UNKNOWN_NAME.error(argument="instruction", found=format_value(opcode), limit=limit, fix=fix)
     return direction, matrix_form(direction, name, count=count, transpose="trans" in qualifiers), count

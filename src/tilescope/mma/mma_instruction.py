@@ -21,7 +21,7 @@ from tilescope.errors import RuleError
 from tilescope.names import nearest_name
 from tilescope.reading import is_one_of, known_name
 from tilescope.rule import UNKNOWN_NAME, Rule, rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 
 WGMMA_M = 64
 K_STEP_BYTES = 32  # what one dense wgmma or tcgen05.mma reads along k
@@ -244,7 +244,7 @@ def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
     )
     nearest = nearest_name(written, [*names, "ldmatrix.x4", "tcgen05.ld.32x32b.x8"]) or "mma.m16n8k16"
     fix = f"Use {nearest.replace('N', '128')}."
-    raise UNKNOWN_NAME.error(argument="instruction", found=printed(name), limit=limit, fix=fix)
+    raise UNKNOWN_NAME.error(argument="instruction", found=format_value(name), limit=limit, fix=fix)
 
 
 def _table(family: str) -> tuple[Instruction, ...]:

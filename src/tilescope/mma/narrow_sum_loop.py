@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.mma.element_value import REFUSED_EXPONENT, ZERO_ADDEND_EXPONENT
-from tilescope.swizzle.line_streaming import compiled
+from tilescope.swizzle.line_streaming import compile_loop
 
 Floats = npt.NDArray[np.float32]
 Exponents = npt.NDArray[np.int16]
@@ -111,12 +111,12 @@ def _cut_row(
         c[column] = sums[column]
 
 
-take_factors = compiled(_take_factors)
-take_addends = compiled(_take_addends)
-align = compiled(_align)
-scale_of = compiled(_scale)
-add_terms = compiled(_add_terms)
-cut_row = compiled(_cut_row)
+take_factors = compile_loop(_take_factors)
+take_addends = compile_loop(_take_addends)
+align = compile_loop(_align)
+scale_of = compile_loop(_scale)
+add_terms = compile_loop(_add_terms)
+cut_row = compile_loop(_cut_row)
 
 
 def _add_tile(
@@ -152,4 +152,4 @@ def _add_tile(
     return True
 
 
-add_tile = compiled(_add_tile)
+add_tile = compile_loop(_add_tile)

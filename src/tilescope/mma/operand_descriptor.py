@@ -168,10 +168,10 @@ class OperandDescriptor(Value):
             mn, along_k, start=self.start_address, leading_bytes=self.leading_bytes, stride_bytes=self.stride_bytes
         )
         if self.leading_is_address:
-            logical = self._continued(logical, along_k * element_bits // 8)
+            logical = self._continue_rows(logical, along_k * element_bits // 8)
         return np.asarray(self.physical(logical))
 
-    def _continued(self, logical: npt.NDArray[np.int64], k_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _continue_rows(self, logical: npt.NDArray[np.int64], k_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The addresses of a step that goes on at the leading address where its 128-byte row ends.
 
         `k_bytes` has the position of each element along k.

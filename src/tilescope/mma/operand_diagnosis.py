@@ -20,7 +20,7 @@ from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.written_tile import NOT_WRITTEN, Addresses, WrittenTile
 from tilescope.reading import one_of
 from tilescope.rule import ARGUMENT_RANGE
-from tilescope.sentence import filled
+from tilescope.sentence import fill_template
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import AnyMap
 
@@ -133,7 +133,7 @@ class Fit(NamedTuple):
     changes: list[FieldChange]  # the most important first
 
 
-def diagnosed(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
+def diagnose_operand(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
     """The likely cause; with `flip`, the map's innermost dimension may be the other one of the tile."""
     reader = read.reader
     if isinstance(reader, Layout):
@@ -148,23 +148,23 @@ def diagnosed(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
             sentences = _FIELD_SENTENCES | {"leading-bytes": _LEADING_ADDRESS}
     if fits and not read.is_only_cut_short:
         best = min(fits, key=lambda fit: len(fit.changes))
-        messages = [filled(sentences[change.cause], _facts(change, tile.writer)) for change in best.changes]
+        messages = [fill_template(sentences[change.cause], _facts(change, tile.writer)) for change in best.changes]
         if flip and any(change.cause == "majorness" for change in best.changes):
             dimension = "k" if read.major == "K" else "mn"  # the innermost dimension of the map was not specified
-            messages.append(filled(_INNERMOST_UNSAID, {"dimension": dimension, "major": read.major}))
+            messages.append(fill_template(_INNERMOST_UNSAID, {"dimension": dimension, "major": read.major}))
         return Diagnosis(best.changes[0].cause, " ".join(messages), best.right, best.major)
     if (read.written == NOT_WRITTEN).any():
         mn, k = tile.addresses.shape
         other_major = next((fit.major for fit in fits if fit.right == reader), None)
-        return Diagnosis("not-written", filled(_NOT_WRITTEN, {"mn": mn, "k": k, "major": other_major}))
-    return _unexplained(reader, tile)
+        return Diagnosis("not-written", fill_template(_NOT_WRITTEN, {"mn": mn, "k": k, "major": other_major}))
+    return _describe_unexplained(reader, tile)
 
 
 def _facts(change: FieldChange, writer: str) -> dict[str, int | str | None]:
     return {"right": change.right, "wrong": change.wrong, "writer": writer}
 
 
-def _unexplained(reader: OperandDescriptor | Layout, tile: WrittenTile) -> Diagnosis:
+def _describe_unexplained(reader: OperandDescriptor | Layout, tile: WrittenTile) -> Diagnosis:
     """The message if no single change makes the reader match."""
     if isinstance(reader, Layout):
         return Diagnosis("several", "More than one thing differs between the tile and the layout.")
@@ -192,7 +192,7 @@ def _plain_rows(swizzle: Swizzle, tile: WrittenTile) -> Diagnosis:
         "swizzle": swizzle.name,
         "where": "the tensor map" if is_tma else tile.writer,
     }
-    return Diagnosis(cause, filled(_PLAIN_SENTENCES[cause], facts))
+    return Diagnosis(cause, fill_template(_PLAIN_SENTENCES[cause], facts))
 
 
 def _fitting_layouts(read: Read, layout: Layout, swizzle: Swizzle) -> list[Fit]:
@@ -239,7 +239,7 @@ def _fitting_descriptors(read: Read, reader: OperandDescriptor, tile: WrittenTil
         for base_offset in dict.fromkeys((reader.base_offset, 0)):
             try:
                 aimed = replace(reader, swizzle=tile.swizzle, base_offset=base_offset)
-                fitted = _fitted(aimed, major, written, read.element_bits)
+                fitted = _fit_descriptor(aimed, major, written, read.element_bits)
                 rows, k = written.shape
                 agrees = (fitted.addresses(major, rows, k, read.element_bits) == written).all()
             except RuleError:  # no field holds such a value, or no instruction reads so
@@ -253,7 +253,7 @@ def _fitting_descriptors(read: Read, reader: OperandDescriptor, tile: WrittenTil
     return fits
 
 
-def _fitted(aimed: OperandDescriptor, major: Major, written: Addresses, element_bits: int) -> OperandDescriptor:
+def _fit_descriptor(aimed: OperandDescriptor, major: Major, written: Addresses, element_bits: int) -> OperandDescriptor:
     """The descriptor with this swizzle and base offset that reads the first elements where they were written."""
     layout = aimed.layout(major, element_bits)
     logical = aimed.physical(written)
@@ -331,4 +331,4 @@ def wrong_half(source: AnyMap | Layout, tile: WrittenTile, major: Major, cta_ran
         "own_last": first_own + rows - 1,
         "pair_rows": 2 * rows,
     }
-    return Diagnosis("pair-half", filled(_PAIR_HALF, facts))
+    return Diagnosis("pair-half", fill_template(_PAIR_HALF, facts))

@@ -32,7 +32,7 @@ from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES, Swiz
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.limits import LARGEST_BOX_EXTENT
 from tilescope.tma import load_multicast
-from tilescope.tma.elements import packed, unpacked
+from tilescope.tma.elements import pack_values, unpack_values
 
 _MMA_M = 16
 _MMA_N = 8
@@ -173,7 +173,7 @@ def _bring(layout: Layout, elements: Matrix, row: DataType, smems: list[Bytes]) 
         _store_by_threads(layout, elements, row, smems)
         return
     stored = np.ascontiguousarray(elements if layout.major == "K" else elements.T)
-    memory = packed(stored, row.bits) if row.bits < 8 else stored
+    memory = pack_values(stored, row.bits) if row.bits < 8 else stored
     rows, columns = tile.shape
     atom_rows, width = tile.tiling.atom
     run = rows if layout.atom_order == "column" else atom_rows
@@ -206,7 +206,7 @@ def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matri
     # Narrow elements (K-major): sixteen of them in a piece, dense or padded to a byte.
     per_chunk = CHUNK_BYTES * 8 // row.smem_bits
     chunks = smem[address[:, ::per_chunk, None] + np.arange(CHUNK_BYTES * row.bits // row.smem_bits)]
-    return unpacked(chunks, row.bits).reshape(len(address), -1).view(row.numpy)
+    return unpack_values(chunks, row.bits).reshape(len(address), -1).view(row.numpy)
 
 
 def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row: DataType, smem: Bytes) -> Matrix:
@@ -248,7 +248,7 @@ def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row:
     )
     codes = np.ascontiguousarray(registers).view(np.uint8)
     if row.smem_bits < 8:
-        codes = unpacked(codes, row.bits)
+        codes = unpack_values(codes, row.bits)
     _, place, column = mma_fragment.indices()
     blocks = np.empty((*registers.shape[:2], *mma_fragment.shape), row.numpy)
     blocks[..., place, column] = codes.view(row.numpy)

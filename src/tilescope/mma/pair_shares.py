@@ -24,7 +24,7 @@ import numpy.typing as npt
 from tilescope.mma.tcgen05_kind import BLACKWELL, Documented
 from tilescope.reading import is_one_of, pair
 from tilescope.rule import rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.tma.transfer import MAX_CLUSTER_BLOCKS
 from tilescope.value import Value
 
@@ -112,8 +112,8 @@ def pairs_of(cluster: tuple[int, int], cta_group: int, shape: tuple[int, int]) -
             cluster=(wide, high),
             m=m,
             n=n,
-            asked=printed(cluster),
-            asked_group=printed(cta_group),
+            asked=format_value(cluster),
+            asked_group=format_value(cta_group),
             most=MAX_CLUSTER_BLOCKS,
         )
     return wide // 2, high

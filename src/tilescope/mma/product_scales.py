@@ -14,7 +14,7 @@ from tilescope.mma.scale_packing import Array
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.reading import as_array
 from tilescope.rule import rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 
 MMA_SCALES = rule(
     "mma-scales",
@@ -65,7 +65,7 @@ def read_scaling(scales: Scales | None, shape: tuple[int, int, int], *, sparse: 
     if scales is None:
         return None
     if not isinstance(scales, list | tuple) or len(scales) != 3 or any(part is None for part in scales):
-        raise INCOMPLETE_SCALES.error(passed=printed(scales))
+        raise INCOMPLETE_SCALES.error(passed=format_value(scales))
     kind, a_scales, b_scales = scales
     row = ScaleFormat.named(kind)
     m, n, k = shape

@@ -17,9 +17,9 @@ from tilescope.layout import Layout, Major
 from tilescope.mma.canonical import READERS, READS_NO_SUCH_LAYOUT, READS_OTHER_WIDTHS, CanonicalLayout, readable_bits
 from tilescope.mma.mma_instruction import K_STEP_BYTES
 from tilescope.mma.tcgen05_kind import BLACKWELL
-from tilescope.reading import attempted, is_one_of, known_name, plain_int
+from tilescope.reading import is_one_of, known_name, plain_int, try_read
 from tilescope.rule import Rule, rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES
 
 SmemOperand = Literal["A", "B"]
@@ -156,7 +156,7 @@ def step_problems(k_step_bytes: int, canonical: CanonicalLayout, k: int) -> list
         return []
     return [
         TCGEN05_STEP.violation(
-            asked=printed(k_step_bytes),
+            asked=format_value(k_step_bytes),
             k_step_bytes=plain_int(k_step_bytes),
             element_bits=canonical.element_bits,
             major=canonical.major,
@@ -180,7 +180,7 @@ def tile_problems(
 ) -> list[Violation]:
     """Why no sequence of the instruction reads a tile of this shape in this layout."""
     problems: list[Violation] = []
-    is_a = attempted(problems, "B", known_name, "operand", operand, SMEM_OPERANDS) == "A"
+    is_a = try_read(problems, "B", known_name, "operand", operand, SMEM_OPERANDS) == "A"
     if data_type.smem_bits != canonical.element_bits:
         problems.append(_other_width(instruction, shape, data_type, canonical))
     problems += _layout_problems(instruction, data_type, canonical)

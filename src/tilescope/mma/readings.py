@@ -22,7 +22,7 @@ from tilescope.mma.instruction_descriptor import inspect_instruction_descriptor
 from tilescope.mma.operand_descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.tmem_address import inspect_tmem_address
-from tilescope.reading import attempted, integer, known_name
+from tilescope.reading import integer, known_name, try_read
 from tilescope.rule import rule
 from tilescope.sentence import by
 from tilescope.swizzle import SMEM_LINE_BYTES
@@ -166,7 +166,7 @@ def inspect_descriptor(
     major = major_named(major)
     element_bits = integer("element_bits", element_bits)
     findings: list[Violation] = []
-    descriptor = attempted(findings, None, described.decode, word)
+    descriptor = try_read(findings, None, described.decode, word)
     swizzle = form.swizzles.get(form.word.decode(word)["swizzle"])
     if swizzle is not None and swizzle.name == "128B_ATOM_32B" and major == "K":
         findings.append(DESCRIPTOR_MAJOR.violation(swizzle=swizzle.name, element_bits=element_bits))

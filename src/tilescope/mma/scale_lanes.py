@@ -22,7 +22,7 @@ from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.tcgen05_kind import Documented
 from tilescope.reading import integer, known_name, plain_int
 from tilescope.rule import rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.value import Value, row_field
 
 SCALE_ID = rule(
@@ -74,7 +74,7 @@ class ScaleLanes(Documented, Value):
                 field_value: dict[str, Any] = {name: number}
                 wrong_id = SCALE_ID.violation(
                     field=name,
-                    asked=printed(value),
+                    asked=format_value(value),
                     immediate=name.replace("_", "-"),
                     operand=operand,
                     scale_vec=row.qualifier,

@@ -59,7 +59,7 @@ from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUAR
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integer, is_one_of, known_name, plain_int
 from tilescope.rule import rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT
 from tilescope.value import Value, row_field
 
@@ -265,7 +265,7 @@ class ScaleLayout(Documented, Value):
         step_k = k_steps[0] if k is None else k
         if not is_one_of(step_k, k_steps):
             raise SCALE_K.error(
-                k=plain_int(k), asked=printed(k), kind=self.format.mma_kind, steps=k_steps, first=k_steps[0]
+                k=plain_int(k), asked=format_value(k), kind=self.format.mma_kind, steps=k_steps, first=k_steps[0]
             )
         block = self.format.block
         columns = self.columns_per_word(operand, m=m, cta_group=cta_group)
@@ -372,7 +372,10 @@ class ScaleLayout(Documented, Value):
         known_name("operand", operand, SCALED_EXTENTS, SCALED_OPERAND)
         if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
             raise SCALED_GROUP.error(
-                m=plain_int(m), cta_group=plain_int(cta_group), asked_m=printed(m), asked_group=printed(cta_group)
+                m=plain_int(m),
+                cta_group=plain_int(cta_group),
+                asked_m=format_value(m),
+                asked_group=format_value(cta_group),
             )
         if (operand, m, cta_group) != ("B", 128, 2):
             return 1

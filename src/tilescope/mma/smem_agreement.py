@@ -23,7 +23,7 @@ from tilescope.mma.canonical import DESCRIPTOR_LAYOUT
 from tilescope.mma.descriptor_loop import DescriptorLoop, smem_tile
 from tilescope.mma.mma_instruction import K_STEP_BYTES
 from tilescope.mma.operand_descriptor import MAX_ROWS, OperandDescriptor
-from tilescope.mma.operand_diagnosis import Cause, Diagnosis, Read, diagnosed, wrong_half
+from tilescope.mma.operand_diagnosis import Cause, Diagnosis, Read, diagnose_operand, wrong_half
 from tilescope.mma.written_tile import NOT_WRITTEN, Addresses, PlacedCopy, WrittenTile
 from tilescope.reading import integer, pair
 from tilescope.rule import ARGUMENT_RANGE, Basis
@@ -160,7 +160,7 @@ def smem_compatible(
         if wrong_rows is not None:
             return _answer(reads, written, differing=prod(_extents(reads)), diagnosis=wrong_rows)
     is_unsaid = tile_is_major is None and not isinstance(source.tile, Layout)
-    return _compared(reads, written, innermost_is_unsaid=is_unsaid)
+    return _compare_elements(reads, written, innermost_is_unsaid=is_unsaid)
 
 
 class _Source(NamedTuple):
@@ -300,7 +300,7 @@ def _extents(reads: list[Read]) -> tuple[int, int]:
     return last.origin[0] + last_mn - first.origin[0], last.origin[1] + last_k - first.origin[1]
 
 
-def _compared(reads: list[Read], written: WrittenTile, *, innermost_is_unsaid: bool) -> Agreement:
+def _compare_elements(reads: list[Read], written: WrittenTile, *, innermost_is_unsaid: bool) -> Agreement:
     """Every element that is read, against where it was written."""
     differing = sum(int((read.addresses != read.written).sum()) for read in reads)
     for read in reads:
@@ -311,7 +311,7 @@ def _compared(reads: list[Read], written: WrittenTile, *, innermost_is_unsaid: b
                 reads,
                 written,
                 differing=differing,
-                diagnosis=diagnosed(read, written, flip=innermost_is_unsaid),
+                diagnosis=diagnose_operand(read, written, flip=innermost_is_unsaid),
                 wrong=read,
                 difference=_difference(read, written.addresses, mn, k),
             )
@@ -345,7 +345,7 @@ def _answer(
     shape = _extents(reads)
     reader_basis = "documented" if isinstance(first.reader, Layout) else first.reader.basis
     if diagnosis is None:
-        sentence = _agreed(reads, shape)
+        sentence = _describe_agreement(reads, shape)
     elif difference is None:
         sentence = diagnosis.sentence
     else:
@@ -366,7 +366,7 @@ def _answer(
     )
 
 
-def _agreed(reads: list[Read], shape: tuple[int, int]) -> str:
+def _describe_agreement(reads: list[Read], shape: tuple[int, int]) -> str:
     """The message if everything agrees."""
     if isinstance(reads[0].reader, Layout):
         readers = "the layout has"

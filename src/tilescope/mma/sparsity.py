@@ -66,10 +66,10 @@ class Compressed(NamedTuple):
     metadata: npt.NDArray[np.unsignedinteger[Any]]  # a nibble for a group of a row, or as an instruction takes it
 
 
-def compressed(a: Matrix, data_type: DataType) -> Compressed:
+def compress_rows(a: Matrix, data_type: DataType) -> Compressed:
     """The stored half of A (m, k), and its metadata: a nibble for a group of a row.
 
-    >>> stored, nibbles = compressed(np.array([[5, 0, 7, 0, 0, 2, 0, 3]]), DataType.named("f16"))
+    >>> stored, nibbles = compress_rows(np.array([[5, 0, 7, 0, 0, 2, 0, 3]]), DataType.named("f16"))
     >>> stored.tolist(), [hex(nibble) for nibble in nibbles[0]]
     ([[5, 7, 2, 3]], ['0x8', '0xd'])
     """
@@ -135,7 +135,7 @@ def _entry_shifts(data_type: DataType) -> Nibbles:
     return (GROUP_UNITS * np.arange(group) // group).astype(np.uint8)
 
 
-def expanded(stored: Matrix, nibbles: Nibbles, data_type: DataType) -> Matrix:
+def expand_rows(stored: Matrix, nibbles: Nibbles, data_type: DataType) -> Matrix:
     """A (m, k) as the tensor core sees it: the stored elements at the positions that the metadata names."""
     dense = np.zeros((len(stored), 2 * stored.shape[1]), stored.dtype)
     pieces = _pieces(dense, data_type)

@@ -42,7 +42,7 @@ from tilescope.mma.product_scales import MMA_SCALES, Scaling
 from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.scale_lanes import ScaleOperand
 from tilescope.mma.scale_layout import scale_layout
-from tilescope.mma.sparsity import Matrix, Nibbles, entries_of_elements, expanded, nibbles_of_entries
+from tilescope.mma.sparsity import Matrix, Nibbles, entries_of_elements, expand_rows, nibbles_of_entries
 from tilescope.mma.tcgen05_kind import (
     BLACKWELL,
     MMA_GROUP,
@@ -70,7 +70,7 @@ from tilescope.mma.tmem_form import TMEM_FORMS
 from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
 from tilescope.reading import integers, is_one_of, plain_int
 from tilescope.rule import rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 
 MMA_LANES = rule(
     "mma-lanes",
@@ -204,7 +204,7 @@ def tcgen05_product(
     """
     if not is_one_of(cta_group, (1, 2)) or (ws and cta_group == 2):
         qualifier = ".ws" if ws else None
-        raise NO_SUCH_GROUP.error(cta_group=plain_int(cta_group), asked=printed(cta_group), qualifier=qualifier)
+        raise NO_SUCH_GROUP.error(cta_group=plain_int(cta_group), asked=format_value(cta_group), qualifier=qualifier)
     kind = tcgen05_for(data_type) if scaled is None else _scaled_kind(data_type, scaled)
     step = _step_k(kind, instruction_k, sparse=sparse)
     form = _form(kind, int(cta_group), ws=ws, sparse=sparse)
@@ -249,7 +249,7 @@ def _step_k(kind: Tcgen05Kind, instruction_k: int | None, *, sparse: bool) -> in
     allowed = (kind.k, WIDE_K) if kind.is_dense_4_bit and not sparse else (kind.k,)
     if not is_one_of(instruction_k, allowed):
         number = plain_int(instruction_k)
-        raise NO_SUCH_K.error(k=number, asked=printed(instruction_k), kind=kind.name, own_k=kind.k, wide_k=WIDE_K)
+        raise NO_SUCH_K.error(k=number, asked=format_value(instruction_k), kind=kind.name, own_k=kind.k, wide_k=WIDE_K)
     return int(instruction_k)
 
 
@@ -299,15 +299,15 @@ def _instruction(
         for number, copy in enumerate(copies):
             columns = slice(number * width, (number + 1) * width)
             own_scales = None if scales is None else scales._replace(b=scales.b[columns])
-            sums.append(_summed(product, copy, all_b[columns], before[:, columns], own_scales))
+            sums.append(_sum_block(product, copy, all_b[columns], before[:, columns], own_scales))
         d = np.concatenate(sums, axis=1)
         cells = np.zeros((TMEM_LANES, TMEM_COLUMNS), np.uint32)
         cells[lane, column] = np.where(masks[cta, lane], before, d).view(np.uint32)
-        accumulators.append(_drained(cells, layout.columns)[lane, column].view(initial.dtype))
+        accumulators.append(_load_accumulators(cells, layout.columns)[lane, column].view(initial.dtype))
     return np.concatenate(accumulators)
 
 
-def _summed(product: Tcgen05Product, a: Matrix, b: Matrix, before: Matrix, scales: ScaleFactors | None) -> Matrix:
+def _sum_block(product: Tcgen05Product, a: Matrix, b: Matrix, before: Matrix, scales: ScaleFactors | None) -> Matrix:
     """What one block makes of its rows of A, and of B: as its instructions add, or rounded once."""
     if product.arithmetic is not None:
         instruction_k = 2 * product.k if product.sparse else product.k
@@ -318,7 +318,7 @@ def _summed(product: Tcgen05Product, a: Matrix, b: Matrix, before: Matrix, scale
     return summed_once(a, b, before, product.data_type, scales)
 
 
-def _drained(cells: npt.NDArray[np.uint32], columns: int) -> npt.NDArray[np.uint32]:
+def _load_accumulators(cells: npt.NDArray[np.uint32], columns: int) -> npt.NDArray[np.uint32]:
     """The first columns as four warps load them with .32x32b, each from its quarter."""
     memory = TensorMemory(cells, ((0, TMEM_COLUMNS),))
     width = min(TMEM_FORMS["32x32b"].max_count, 1 << (columns - 1).bit_length())
@@ -341,7 +341,7 @@ def _a_read(product: Tcgen05Product, a: Matrix, metadata: Nibbles, d: TmemLayout
     all_copies = copies * (parts // len(copies))
     all_nibbles = nibbles * (parts // len(nibbles))
     return [
-        expanded(copy, copy_nibbles, product.data_type)
+        expand_rows(copy, copy_nibbles, product.data_type)
         for copy, copy_nibbles in zip(all_copies, all_nibbles, strict=True)
     ]
 
@@ -421,7 +421,7 @@ def _lane_masks(disabled: object, ctas: int) -> LaneMasks:
         padded = [*words[:count], *missing]
         raise MMA_LANES.error(
             masks=words,
-            asked=printed(disabled),
+            asked=format_value(disabled),
             count=count,
             whole=tuple(word & (1 << _MASK_BITS) - 1 for word in padded),
         )

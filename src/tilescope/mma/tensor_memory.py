@@ -30,9 +30,9 @@ from tilescope.mma.tmem_budget import tmem_budget
 from tilescope.mma.tmem_copy import copied_words, copy_notes, cp_shape
 from tilescope.mma.tmem_form import TMEM_REDUCTION, TmemMove, directed_move
 from tilescope.mma.tmem_layout import TMEM_EXTENT, TMEM_LANE
-from tilescope.reading import array_where, as_array, attempted, entries, flag, integer, plain_int
+from tilescope.reading import array_where, as_array, entries, flag, integer, plain_int, try_read
 from tilescope.rule import ARGUMENT_RANGE, rule
-from tilescope.sentence import by, printed
+from tilescope.sentence import by, format_value
 from tilescope.value import Value, array_field, read_only
 
 TMEM_ALLOC = rule(
@@ -247,8 +247,8 @@ class TensorMemory(Documented, Value):
             problems.append(wrong_cells)
         allocations = _read_allocations(self.allocations)
         if allocations is None:
-            problems.append(BAD_ALLOCATIONS.violation(asked=printed(self.allocations)))
-        attempted(problems, True, flag, "may_allocate", self.may_allocate)
+            problems.append(BAD_ALLOCATIONS.violation(asked=format_value(self.allocations)))
+        try_read(problems, True, flag, "may_allocate", self.may_allocate)
         findings = entries(self.findings, 1 << 16)
         if findings is None or not all(isinstance(finding, Violation) for finding in findings):
             problems.append(argument_type("findings", self.findings, "a tuple of violations", "Leave findings out."))
@@ -283,7 +283,7 @@ class TensorMemory(Documented, Value):
         problems = []
         if size not in ALLOC_COLUMNS:
             nearest = next((allowed for allowed in ALLOC_COLUMNS if allowed >= size), ALLOC_COLUMNS[-1])
-            problems.append(TMEM_ALLOC.violation(columns=size, asked=printed(columns), nearest=nearest))
+            problems.append(TMEM_ALLOC.violation(columns=size, asked=format_value(columns), nearest=nearest))
         if not self.may_allocate:
             problems.append(TMEM_RELINQUISHED.violation(columns=size))
         raise_all(problems)
@@ -305,7 +305,7 @@ class TensorMemory(Documented, Value):
             columns=size,
             taken=int(taken.sum()),
             most=TMEM_COLUMNS,
-            listed=self._listed(),
+            listed=self._describe_columns(),
         )
 
     def dealloc(self, address: Any, columns: int) -> TensorMemory:
@@ -319,9 +319,9 @@ class TensorMemory(Documented, Value):
                 columns=size,
                 lane=place.lane,
                 column=place.column,
-                asked=printed(columns),
+                asked=format_value(columns),
                 place=str(place),
-                listed=self._listed(),
+                listed=self._describe_columns(),
                 own_first=own_first,
                 own_columns=own_columns,
             )
@@ -347,7 +347,7 @@ class TensorMemory(Documented, Value):
         The warp reads its own quarter; where the lane field names another, `ts.compatible` warns.
         """
         move = directed_move("ld", instruction)
-        registers: Cells = self.cells[self._reached(move, address, warp, split).places]
+        registers: Cells = self.cells[self._find_cells(move, address, warp, split).places]
         if move.packed:
             registers = np.ascontiguousarray((registers & 0xFFFF).astype(np.uint16)).view(np.uint32)
         if move.reduction is None:
@@ -365,7 +365,7 @@ class TensorMemory(Documented, Value):
         a lane field that names another is a warning in `findings`.
         """
         move = directed_move("st", instruction)
-        reached = self._reached(move, address, warp, split)
+        reached = self._find_cells(move, address, warp, split)
         shape = (QUARTER_LANES, move.registers)
         array = array_where(
             "registers",
@@ -441,11 +441,11 @@ class TensorMemory(Documented, Value):
     def _next(self, cells: Cells, notes: list[Violation]) -> TensorMemory:
         return replace(self, cells=read_only(cells), findings=tuple(dict.fromkeys((*self.findings, *notes))))
 
-    def _reached(self, move: TmemMove, address: TmemAddress | int, warp: int, split: int | None) -> _Reached:
+    def _find_cells(self, move: TmemMove, address: TmemAddress | int, warp: int, split: int | None) -> _Reached:
         """Lane and column of every (thread, value) of a warp, in its own quarter; or all that is wrong."""
         place = TmemAddress.of(address)
         problems: list[Violation] = []
-        warp_number = attempted(problems, place.quarter, integer, "warp", warp, 0)
+        warp_number = try_read(problems, place.quarter, integer, "warp", warp, 0)
         first_lane = warp_number % QUARTERS * QUARTER_LANES
         own_lane = first_lane + place.lane % QUARTER_LANES
         form = move.form
@@ -456,7 +456,7 @@ class TensorMemory(Documented, Value):
             problems.append(wording.violation(form=form.name, below=_quarter_start(place.lane), **facts))
         step = move.columns if further is None else further
         if split is not None and (form.places == 1 or further is None or further < 0):
-            problems.append(TMEM_SPLIT.violation(asked=printed(split), form=form.name, **facts))
+            problems.append(TMEM_SPLIT.violation(asked=format_value(split), form=form.name, **facts))
             step = 0
         for number in range(form.places):
             problems += self._column_problems(place.column + number * step, move.columns)
@@ -481,9 +481,9 @@ class TensorMemory(Documented, Value):
             return [COLUMNS_BEYOND_MEMORY.violation(first=first, last=last, end=TMEM_COLUMNS - 1, room=room)]
         if self.allocated[first : last + 1].all():
             return []
-        return [TMEM_UNALLOCATED.violation(first=first, last=last, columns=columns, listed=self._listed())]
+        return [TMEM_UNALLOCATED.violation(first=first, last=last, columns=columns, listed=self._describe_columns())]
 
-    def _listed(self) -> str:
+    def _describe_columns(self) -> str:
         """The columns that the block has, in words."""
         ranges = [f"columns {first} to {first + columns - 1}" for first, columns in self.allocations]
         return ", ".join(ranges) or "no columns"

@@ -30,9 +30,9 @@ import numpy.typing as npt
 from tilescope.bits import Inspection, WordField, WordFormat
 from tilescope.errors import Violation, raise_all
 from tilescope.mma.tcgen05_kind import BLACKWELL, Documented
-from tilescope.reading import attempted, plain_int
+from tilescope.reading import plain_int, try_read
 from tilescope.rule import rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.value import Value
 
 TMEM_LANES = 128
@@ -114,7 +114,7 @@ class TmemAddress(Documented, Value):
             if number not in range(extent):
                 field_value: dict[str, Any] = {name: number}
                 problems.append(
-                    NO_SUCH_CELL.violation(index=name, asked=printed(value), last=extent - 1, **field_value)
+                    NO_SUCH_CELL.violation(index=name, asked=format_value(value), last=extent - 1, **field_value)
                 )
         raise_all(problems)
 
@@ -187,7 +187,7 @@ def inspect_tmem_address(word: int) -> Inspection:
     """
     word = TMEM_WORD.checked(word)
     problems: list[Violation] = []
-    address = attempted(problems, None, TmemAddress.decode, word)
+    address = try_read(problems, None, TmemAddress.decode, word)
     return Inspection(
         name=TMEM_WORD.name,
         bits=TMEM_WORD.bits,

@@ -24,7 +24,7 @@ from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.mma.tmem_load import fills_low_halves
 from tilescope.reading import entries, integer, known_name, plain_int
 from tilescope.rule import ARGUMENT_TYPE
-from tilescope.sentence import argument_said, printed
+from tilescope.sentence import argument_said, format_value
 from tilescope.value import Value
 
 NO_STEP_AT_K = SCALE_K.worded(
@@ -94,11 +94,11 @@ def tmem_compatible(
     """
     place = TmemAddress.of(0 if address is None else address)
     if isinstance(held, TmemLayout):
-        return _loaded(held, _Load.of(reader, warp, place))
+        return _check_load(held, _Load.of(reader, warp, place))
     scaled = known_name("operand", operand, _SCALED_OPERANDS, "operand with scale factors")
     if isinstance(reader, InstructionDescriptor):
-        return _scaled(held, reader, scaled, k=k, address=place, is_pair=cta_rank is not None)
-    return _copied(held, _listed_copies(reader), scaled)
+        return _check_scales(held, reader, scaled, k=k, address=place, is_pair=cta_rank is not None)
+    return _check_copies(held, _listed_copies(reader), scaled)
 
 
 class _Load(NamedTuple):
@@ -132,9 +132,9 @@ class _Load(NamedTuple):
         return self.address.column + self.move.columns * self.move.form.places - 1
 
 
-def _loaded(held: TmemLayout, load: _Load) -> TmemAgreement:
+def _check_load(held: TmemLayout, load: _Load) -> TmemAgreement:
     """Whether a warp's load reads the matrix."""
-    misplaced = _misplaced(held, load)
+    misplaced = _find_misplaced_load(held, load)
     if misplaced is not None:
         return misplaced
     name = held.operand
@@ -161,7 +161,7 @@ def _loaded(held: TmemLayout, load: _Load) -> TmemAgreement:
     return TmemAgreement(True, name, warned, "lane-quarter", own_address)
 
 
-def _misplaced(held: TmemLayout, load: _Load) -> TmemAgreement | None:
+def _find_misplaced_load(held: TmemLayout, load: _Load) -> TmemAgreement | None:
     """Why a load cannot read the matrix with any contents of its lanes."""
     move = load.move
     name = held.operand
@@ -185,7 +185,7 @@ def _misplaced(held: TmemLayout, load: _Load) -> TmemAgreement | None:
     return None
 
 
-def _scaled(
+def _check_scales(
     scales: ScaleLayout,
     word: InstructionDescriptor,
     operand: ScaleOperand,
@@ -200,7 +200,7 @@ def _scaled(
     steps = {step.k: step for step in scales.steps(word.k, operand, m=word.m, cta_group=cta_group)}
     first_k = plain_int(k)
     if first_k not in steps:
-        raise NO_STEP_AT_K.error(k=first_k, asked=printed(k), kind=word.mma_kind, step=word.k, end=scales.k)
+        raise NO_STEP_AT_K.error(k=first_k, asked=format_value(k), kind=word.mma_kind, step=word.k, end=scales.k)
     step = steps[first_k]
     subject = f"SF{operand}"
     form = scales.format
@@ -244,7 +244,7 @@ class _Copy(NamedTuple):
     address: TmemAddress
 
 
-def _copied(scales: ScaleLayout, copies: list[_Copy], operand: ScaleOperand) -> TmemAgreement:
+def _check_copies(scales: ScaleLayout, copies: list[_Copy], operand: ScaleOperand) -> TmemAgreement:
     """Whether copies leave the atoms where instructions look for them."""
     in_halves = any(copy.shape == PAIR_B_COPY for copy in copies)  # of a pair's B: two atoms each, half of n
     cta_group = 2 if in_halves else 1
@@ -343,7 +343,7 @@ def _listed_copies(copies: object) -> list[_Copy]:
     if not listed or len(readable) < len(listed):
         raise ARGUMENT_TYPE.error(
             argument="descriptor",
-            found=printed(copies),
+            found=format_value(copies),
             limit="an InstructionDescriptor, or copies: (Tcgen05Descriptor, address) each",
             fix="Use scale_layout(…).copies().",
         )

@@ -22,7 +22,7 @@ from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.reading import integer, known_name, readable
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.tma.elements import unpacked
+from tilescope.tma.elements import unpack_values
 from tilescope.tma.transfer import SMEM_EXTENT
 
 TMEM_CP_SHAPE = rule(
@@ -206,7 +206,7 @@ def padded_codes(stored: Bytes, bits: int) -> Bytes:
     """
     rows = len(stored)
     filled = stored.reshape(rows, -1, CHUNK_BYTES)[..., : CHUNK_BYTES * bits // 8]
-    return unpacked(filled, bits).reshape(rows, -1)
+    return unpack_values(filled, bits).reshape(rows, -1)
 
 
 def spread_bytes(stored: Bytes, spread: Decompression) -> Bytes:

@@ -29,7 +29,7 @@ from tilescope.errors import Violation, raise_all
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.mma.tmem_address import QUARTER_LANES
 from tilescope.rule import UNKNOWN_NAME, rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 
 TMEM_COUNT = rule(
     "tmem-count",
@@ -215,7 +215,7 @@ def named_move(opcode: str) -> TmemMove:
         shapes = ", ".join(f".{name}" for name in TMEM_FORMS)
         raise UNKNOWN_NAME.error(
             argument="instruction",
-            found=printed(opcode),
+            found=format_value(opcode),
             limit=f"tcgen05.ld and tcgen05.st have the shapes {shapes} with a count .x1, .x2, .x4 …",
             fix="Use tcgen05.ld.32x32b.x8 or tcgen05.st.16x256b.x2.unpack::16b, for example.",
         )
@@ -246,7 +246,7 @@ def directed_move(direction: Literal["ld", "st"], instruction: object) -> TmemMo
     >>> directed_move("ld", "32x32b.x8").opcode
     'tcgen05.ld.32x32b.x8'
     """
-    name = instruction.strip().casefold() if isinstance(instruction, str) else printed(instruction)
+    name = instruction.strip().casefold() if isinstance(instruction, str) else format_value(instruction)
     if not name.startswith("tcgen05"):
         name = f"tcgen05.{direction}.{name.removeprefix('.')}"
     move = named_move(name)

@@ -22,7 +22,7 @@ from tilescope.reading import entries, plain_int
 from tilescope.rule import Basis
 from tilescope.swizzle import Swizzle
 from tilescope.tensor_map import AnyMap, TensorMap
-from tilescope.tma.request import requested
+from tilescope.tma.request import request_copy
 from tilescope.tma.walk import placement, row_coords
 
 Addresses = npt.NDArray[np.int64]
@@ -78,7 +78,8 @@ class WrittenTile(NamedTuple):
         """
         box_places = copies_of([((0,) * tensor_map.rank, 0)] if copies is None else copies)
         pieces = [
-            _placed(tensor_map, copy.coords, smem_address + copy.smem_offset_bytes, data_type) for copy in box_places
+            _piece_addresses(tensor_map, copy.coords, smem_address + copy.smem_offset_bytes, data_type)
+            for copy in box_places
         ]
         row, column, address = np.concatenate(pieces, axis=1)
         row -= row.min()
@@ -148,9 +149,9 @@ def _copy_of(copy: object) -> BoxPlace | None:
     return BoxPlace(tuple(coords), offset)
 
 
-def _placed(tensor_map: AnyMap, coords: tuple[int, ...], address: int, data_type: DataType) -> Addresses:
+def _piece_addresses(tensor_map: AnyMap, coords: tuple[int, ...], address: int, data_type: DataType) -> Addresses:
     """Row, column and address of the first element of every piece that one copy writes: (3, pieces)."""
-    corners = row_coords(requested(tensor_map, "load", coords, smem_address=address))
+    corners = row_coords(request_copy(tensor_map, "load", coords, smem_address=address))
     placed = placement(tensor_map, len(corners), address)
     places = placed.places.reshape(len(corners), -1).astype(np.int64) * placed.piece_bytes + address
     row, first = _in_matrix(tensor_map, corners)

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar, cast
 from tilescope.errors import RuleError, Violation, argument_range, raise_all
 from tilescope.layout import ELEMENT_BITS, MAJORS, MAX_INDICES, Layout, Major, Modes, Tiling
 from tilescope.notation.text import NOTATION_TEXT
-from tilescope.reading import attempted, integer, integers, known_name, one_of
+from tilescope.reading import integer, integers, known_name, one_of, try_read
 from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle
 
@@ -114,46 +114,46 @@ class Hints:
     def __post_init__(self) -> None:
         problems: list[Violation] = []
         if self.element_bits is not None:
-            bits = attempted(problems, 0, one_of, "element_bits", self.element_bits, ELEMENT_BITS)
+            bits = try_read(problems, 0, one_of, "element_bits", self.element_bits, ELEMENT_BITS)
             object.__setattr__(self, "element_bits", bits)
         if self.shape is not None:
             no_shape: tuple[int, ...] = ()
-            object.__setattr__(self, "shape", attempted(problems, no_shape, _tile, "shape", self.shape))
+            object.__setattr__(self, "shape", try_read(problems, no_shape, _tile, "shape", self.shape))
         if self.major is not None:
-            object.__setattr__(self, "major", attempted(problems, "K", known_name, "major", self.major, MAJORS))
+            object.__setattr__(self, "major", try_read(problems, "K", known_name, "major", self.major, MAJORS))
         if self.unit is not None:
-            object.__setattr__(self, "unit", attempted(problems, "bytes", known_name, "unit", self.unit, UNITS))
-        object.__setattr__(self, "start", attempted(problems, 0, integer, "start", self.start, 0))
+            object.__setattr__(self, "unit", try_read(problems, "bytes", known_name, "unit", self.unit, UNITS))
+        object.__setattr__(self, "start", try_read(problems, 0, integer, "start", self.start, 0))
         raise_all(problems)
 
     def bits(self, said: int | None, where: str) -> int:
         """The element's bits, from the text or the caller; both must agree."""
-        return self._told("element_bits", said, where)
+        return self._resolve_hint("element_bits", said, where)
 
     def tile_shape(self, said: tuple[int, ...] | None, where: str, rank: int = 2) -> tuple[int, ...]:
         """The tile's shape, from the text or the caller; both must agree."""
         for shape in (said, self.shape):
             if shape is not None and len(shape) != rank:
                 raise SHAPE_RANK.error(shape=shape, where=where, rank=rank, example=(64,) * rank)
-        return self._told("shape", said, where)
+        return self._resolve_hint("shape", said, where)
 
     def check_shape(self, layout: Layout) -> None:
         """Refuse a layout whose shape is not the one beside its text; indices after mn may be joined in one."""
         if self.shape is not None and self.shape != layout.shape:
             mn, *others = layout.shape or (1,)
-            self._told("shape", (mn, prod(others)), "the text")
+            self._resolve_hint("shape", (mn, prod(others)), "the text")
 
     def majorness(self, said: Major | None, where: str) -> Major:
         """The contiguous index, from the text or the caller; both must agree."""
-        major: Major = self._told("major", said, where)
+        major: Major = self._resolve_hint("major", said, where)
         return major
 
     def check_major(self, layout: Layout) -> None:
         """Refuse a layout whose contiguous index is not the one beside its text."""
         if self.major is not None and layout.major is not None and 1 not in layout.shape:
-            self._told("major", layout.major, "the text")
+            self._resolve_hint("major", layout.major, "the text")
 
-    def _told(self, argument: str, said: Said | None, where: str) -> Said:
+    def _resolve_hint(self, argument: str, said: Said | None, where: str) -> Said:
         """What the text says, or the caller; refused where they differ, or where neither says what is needed."""
         beside: Said | None = getattr(self, argument)
         if said is None and beside is None:

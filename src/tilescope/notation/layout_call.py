@@ -34,10 +34,10 @@ def read(text: str, hints: Hints) -> Layout:
     options: Fields = {"start": hints.start} | fields
     if names is _NESTED:
         element_bits = hints.bits(bits, "the layout")
-        layout = Layout.from_modes(as_modes(_tupled(tile)), element_bits, **options)
+        layout = Layout.from_modes(as_modes(_to_tuples(tile)), element_bits, **options)
     elif isinstance(bits, list):  # strides in their place: shape and stride, as pycute writes them
         element_bits = hints.bits(None, "the layout")
-        layout = Layout.from_modes(as_modes(_tupled((tile, bits))), element_bits, **options)
+        layout = Layout.from_modes(as_modes(_to_tuples((tile, bits))), element_bits, **options)
     else:
         options.setdefault("major", hints.major or "K")
         layout = Layout(tile, hints.bits(bits, "the Layout"), **options)
@@ -55,7 +55,7 @@ def spell(layout: Layout) -> tuple[str]:
     return (repr(layout),)
 
 
-def _tupled(tree: object) -> object:
+def _to_tuples(tree: object) -> object:
     if isinstance(tree, list | tuple):
-        return tuple(map(_tupled, tree))
+        return tuple(map(_to_tuples, tree))
     return tree

@@ -13,7 +13,7 @@ from tilescope.layout import Layout, Major, Modes
 from tilescope.notation import cute, cute_atom, layout_call, mosaic, swizzle_names, triton, triton_text
 from tilescope.notation.hints import NO_EQUIVALENT, Hints, Unit
 from tilescope.notation.text import NOTATION_TEXT, Fields, checked_text
-from tilescope.sentence import by, shortened
+from tilescope.sentence import by, shorten
 from tilescope.swizzle import SWIZZLE
 from tilescope.value import Value
 
@@ -225,7 +225,7 @@ def parse_modes(text: str) -> Modes:
     line = checked_text(text)
     modes = cute.read_modes(line)
     if modes is None:
-        raise MORE_THAN_MODES.error(text=shortened(line, 60))
+        raise MORE_THAN_MODES.error(text=shorten(line, 60))
     return modes
 
 
@@ -257,7 +257,7 @@ def spell_layout(layout: Layout, notation: NotationName | str | Notation) -> str
     >>> print(spell_layout(Layout((64, 64), 16, swizzle="128B"), "mosaic"))
     (TileTransform((8, 64)), SwizzleTransform(128))
     """
-    return _spelled(layout, notation)[0]
+    return _find_spelling(layout, notation)[0]
 
 
 def convert_layout(
@@ -279,7 +279,7 @@ def convert_layout(
     layout, assumed = parse_layout_assuming(
         text, element_bits=element_bits, shape=shape, major=major, unit=unit, start=start
     )
-    spelled, row = _spelled(layout, notation)
+    spelled, row = _find_spelling(layout, notation)
     unsaid = _unsaid(spelled, row)
     return Conversion(text, row.name, spelled, unsaid, layout, layout.elements, layout.swizzle.basis, assumed)
 
@@ -324,7 +324,7 @@ def assumption(layout: Layout, assumed: tuple[str, ...]) -> str:
     return f"The text does not say it, so assumed: {what}. Say {others} with {' and '.join(options)}."
 
 
-def _spelled(layout: Layout, notation: object) -> tuple[str, Notation]:
+def _find_spelling(layout: Layout, notation: object) -> tuple[str, Notation]:
     """The first text of the notation that, read again, has every address of the layout."""
     row = _notation_named(notation)
     if not isinstance(layout, Layout):

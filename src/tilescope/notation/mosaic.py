@@ -85,7 +85,7 @@ def read(text: str, hints: Hints) -> Layout:
     swizzle = SWIZZLE["none"]
     for place, (name, argument) in enumerate(transforms):
         if name != "SwizzleTransform":
-            dims = _transposed(dims, argument) if name == "TransposeTransform" else _tiled(dims, argument)
+            dims = _transpose(dims, argument) if name == "TransposeTransform" else _tile_dims(dims, argument)
         elif place == len(transforms) - 1:
             swizzle = SWIZZLE[_SWIZZLES[argument[0]]]
         else:
@@ -184,7 +184,7 @@ def _read_width(scan: Scanner) -> int:
     return width
 
 
-def _tiled(dims: list[Dim], tiling: tuple[int, ...]) -> list[Dim]:
+def _tile_dims(dims: list[Dim], tiling: tuple[int, ...]) -> list[Dim]:
     """The last dims split into (outer, inner), all outers before all inners."""
     untiled = dims[: -len(tiling)]
     split = list(zip(dims[-len(tiling) :], tiling, strict=False))
@@ -196,7 +196,7 @@ def _tiled(dims: list[Dim], tiling: tuple[int, ...]) -> list[Dim]:
     return [*untiled, *outer, *inner]
 
 
-def _transposed(dims: list[Dim], permutation: tuple[int, ...]) -> list[Dim]:
+def _transpose(dims: list[Dim], permutation: tuple[int, ...]) -> list[Dim]:
     if sorted(permutation) != list(range(len(dims))):
         identity = tuple(range(len(dims)))
         raise NO_PERMUTATION.error(permutation=permutation, last=len(dims) - 1, identity=identity)

@@ -16,7 +16,7 @@ from tilescope.arithmetic import rounded_up
 from tilescope.layout import Layout, oriented
 from tilescope.notation.hints import NO_EQUIVALENT, Hints, tile_of
 from tilescope.notation.text import NOTATION_TEXT
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
 from tilescope.swizzle.spelling import PTX_ATOMICITIES, PTX_MODES
 
@@ -73,7 +73,7 @@ def read_ptx(text: str, hints: Hints) -> Layout:
     fields = {key: _number_or_name(value) for key, value in pairs}
     leftover = _PTX_FIELD.sub("", text)
     if leftover or len(fields) != len(pairs) or "mode" not in fields:
-        raise PTX_FIELDS.error(text=shortened(leftover or text, 40))
+        raise PTX_FIELDS.error(text=shorten(leftover or text, 40))
     return _boxes(Swizzle.from_ptx(fields["mode"], fields.get("atomicity")), hints, "the PTX fields")
 
 

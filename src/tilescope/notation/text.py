@@ -20,7 +20,7 @@ from tilescope.errors import RuleError, argument_type
 from tilescope.layout import IntTree
 from tilescope.names import nearest_name
 from tilescope.rule import rule
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 
 FieldValue: TypeAlias = "int | bool | str | list[Any]"  # of a field of an encoding, as deep as one likes
 Fields: TypeAlias = "dict[str, Any]"  # an encoding's, by name, as FieldValues
@@ -120,7 +120,7 @@ def checked_text(text: object) -> str:
         raise EMPTY_TEXT.error()
     strange = re.search("[^ -~]", line)
     if strange:
-        raise NOT_ASCII.error(character=strange[0], place=strange.start(), text=_shown(line))
+        raise NOT_ASCII.error(character=strange[0], place=strange.start(), text=_quote(line))
     return line
 
 
@@ -151,7 +151,7 @@ def type_bits(name: str) -> int:
             return int(match[1])
         if unknown.violations[0].rule == BLOCK_SCALED.name:
             raise
-        raise UNKNOWN_TYPE.error(type=shortened(name, 40)) from None
+        raise UNKNOWN_TYPE.error(type=shorten(name, 40)) from None
     return row.smem_bits if row.driver_code is not None else row.bits
 
 
@@ -170,7 +170,7 @@ def _token(word: re.Match[str], text: str) -> Token:
     kind = word.lastgroup or ""
     spelling = word[0]
     if kind == "strange":
-        raise STRANGE_CHARACTER.error(character=spelling, place=word.start(), text=_shown(text))
+        raise STRANGE_CHARACTER.error(character=spelling, place=word.start(), text=_quote(text))
     value: int | str = spelling
     if kind == "name":
         value = word["last"]
@@ -236,8 +236,8 @@ class Scanner:
     def refuse(self, expected: str, fix: str | None = None) -> NoReturn:
         """Give up at the next token."""
         token = self.peek()
-        word = f'"{shortened(token.spelling, 30)}"' if token.spelling else "the end"
-        shown = _shown(self.text)
+        word = f'"{shorten(token.spelling, 30)}"' if token.spelling else "the end"
+        shown = _quote(self.text)
         if fix is None:
             raise NOTATION_TEXT.error(word=word, place=token.place, text=shown, expected=expected)
         raise UNEXPECTED_WORD.error(word=word, place=token.place, text=shown, expected=expected, advice=fix)
@@ -299,7 +299,7 @@ class Scanner:
             elif _KNOWN_WHEN_RUNNING.fullmatch(token.spelling):
                 fix = "A size that only the running kernel knows has no address map: put a number."
             elif token.place == 0 and token.kind == "name":
-                raise NO_NOTATION.error(word=f'"{shortened(token.spelling, 30)}"')
+                raise NO_NOTATION.error(word=f'"{shorten(token.spelling, 30)}"')
             self.refuse("an integer of at least 0", fix)
         if token.value > most:
             bits = most.bit_length() - 1 if most == INTEGER else most.bit_length()
@@ -344,7 +344,7 @@ class Scanner:
                 self.refuse("a field such as vec = 8")
             if key in fields:
                 self.refuse(f"{key} once", "Remove one of the two.")
-            fields[key] = self._quoted() if key in quoted else self.value()
+            fields[key] = self._read_quoted() if key in quoted else self.value()
         return fields
 
     def value(self, depth: int = 0) -> FieldValue:
@@ -363,9 +363,9 @@ class Scanner:
             return _LITERALS[self.take().value]
         if token.value not in ('"', "'"):
             self.refuse("a number, true, false or a list")
-        return self._quoted()
+        return self._read_quoted()
 
-    def _quoted(self) -> str:
+    def _read_quoted(self) -> str:
         quote = self.peek().spelling
         if quote not in ('"', "'"):
             self.refuse('a name in quotes, such as "128B"')
@@ -385,5 +385,5 @@ def require_known(fields: Iterable[str], known: tuple[str, ...], what: str = "fi
             raise UNKNOWN_FIELD.error(what=what, field=key, known=known, nearest=nearest_name(key, known) or known[0])
 
 
-def _shown(text: str) -> str:
-    return f'"{shortened(text, 60)}"'
+def _quote(text: str) -> str:
+    return f'"{shorten(text, 60)}"'

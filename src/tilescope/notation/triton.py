@@ -334,7 +334,7 @@ class _Phases(NamedTuple):
     max_phase: int
 
 
-def _phased(rows: list[Basis], inner: int, columns: int, of: _Phases) -> list[Basis]:
+def _apply_phase(rows: list[Basis], inner: int, columns: int, of: _Phases) -> list[Basis]:
     """The bases of rows, with the XOR of their phase on the inner index."""
     phases = [of.vec * ((1 << bit) // of.per_phase % of.max_phase) % columns for bit in range(len(rows))]
     return [(*row[:inner], phase, *row[inner + 1 :]) for row, phase in zip(rows, phases, strict=True)]
@@ -343,7 +343,7 @@ def _phased(rows: list[Basis], inner: int, columns: int, of: _Phases) -> list[Ba
 def _swizzled_bases(fields: Fields, shape: tuple[int, ...], _: int) -> list[Basis]:
     inner, *outer = fields["order"]
     phases = _Phases(fields["vec"], fields["perPhase"], fields["maxPhase"])
-    rows = _phased(unit_bases(shape, outer[:1]), inner, shape[inner], phases)
+    rows = _apply_phase(unit_bases(shape, outer[:1]), inner, shape[inner], phases)
     return unit_bases(shape, [inner]) + rows + unit_bases(shape, outer[1:])
 
 
@@ -385,7 +385,7 @@ def _nvmma_bases(fields: Fields, shape: tuple[int, ...], bits: int) -> list[Basi
     box[inner] = span
     chunk = 64 // bits if padded else 128 // bits
     phases = _Phases(chunk, 128 // width, width // 16)
-    bases = unit_bases(box, [inner]) + _phased(unit_bases(box, outer), inner, span, phases)
+    bases = unit_bases(box, [inner]) + _apply_phase(unit_bases(box, outer), inner, span, phases)
     if padded:
         bases.insert(3, (0,) * rank)
     return bases + unit_bases(shape, range(rank), box)

@@ -24,7 +24,7 @@ from tilescope.notation.text import (
     require_known,
     type_bits,
 )
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 
 _CLUSTER_FIELDS = ("CTAsPerCGA", "CTASplitNum", "CTAOrder", "CGALayout")
 _FIELDS = {  # of an encoding, in the order of Gluon's arguments …
@@ -149,7 +149,7 @@ def read_encoding(text: str) -> Encoding:
     full_buffer = max(buffers, key=lambda buffer: len(buffer.extents))
     if not all(buffer.is_view_of(full_buffer) for buffer in buffers):
         shown = "; ".join(map(str, buffers))
-        raise SEVERAL_ENCODINGS.error(encodings=len(buffers), shown=shortened(shown, 300))
+        raise SEVERAL_ENCODINGS.error(encodings=len(buffers), shown=shorten(shown, 300))
     kind = _known_kind(full_buffer.attribute)
     return Encoding(
         kind, _checked_fields(kind, full_buffer.attribute), full_buffer.extents or None, full_buffer.element_bits
@@ -162,7 +162,7 @@ def _buffers(text: str, defined: dict[str, str]) -> Iterator[_Buffer]:
         inside = text[match.end() : closing_place(text, match.end() - 1)]
         parts = _BUFFER.match(inside)
         if parts is None or "?" in parts[1]:
-            raise UNKNOWN_SIZE.error(buffer=shortened(inside, 60))
+            raise UNKNOWN_SIZE.error(buffer=shorten(inside, 60))
         attribute = _attribute(inside, parts.start(3)) if "." in parts[3] else defined.get(parts[3])
         if attribute is None:
             raise UNDEFINED_ENCODING.error(name=parts[3])
@@ -211,7 +211,7 @@ def _checked_fields(kind: str, attribute: str) -> Fields:
     for key, value in fields.items():
         allowed = _VALUES[key]
         if value != [] and not allowed.fits(value):
-            shown = shortened(str(value))
+            shown = shorten(str(value))
             field_value: Fields = {key: value}
             raise FIELD_VALUE.error(
                 field=key, shown=shown, allowed=allowed.in_words, example=allowed.example, **field_value

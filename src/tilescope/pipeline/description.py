@@ -23,9 +23,9 @@ from tilescope.pipeline.expression import Expression, Reference, reference
 from tilescope.pipeline.operations import OPERATIONS, Argument, Operation, Written
 from tilescope.pipeline.parts import MAX_STAGES, Barrier, Flag, Loop, Role, Slot, Step
 from tilescope.pipeline.pipeline_rules import GRAMMAR, PLANNED, Plain, example
-from tilescope.reading import attempted, flag, integer, known_name, plain_int, read_table
+from tilescope.reading import flag, integer, known_name, plain_int, read_table, try_read
 from tilescope.rule import Basis, rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.sync.mbarrier import ARRIVALS_END
 from tilescope.sync.thread_limits import BLOCK_THREADS, LEAST_REGISTERS, MAX_BLOCKS, MOST_REGISTERS
 from tilescope.value import Value, own_data
@@ -378,7 +378,7 @@ class _Reader:
 
     def _name(self, at: str, written: object, used: tuple[str, ...]) -> None:
         if not isinstance(written, str) or not written.isidentifier() or written in used:
-            self.problems.append(NAME.violation(at=at, shown=printed(written), used=used))
+            self.problems.append(NAME.violation(at=at, shown=format_value(written), used=used))
 
     def _table(self, at: str, written: object, known: Collection[str] = ()) -> Mapping[str, object]:
         return read_table(self.problems, at, written, known, "Use { count = 1 }, for example.")
@@ -390,7 +390,7 @@ class _Reader:
         return []
 
     def _try(self, otherwise: Read, reader: Callable[..., Read], *arguments: object) -> Read:
-        return attempted(self.problems, otherwise, reader, *arguments)
+        return try_read(self.problems, otherwise, reader, *arguments)
 
 
 def _read_written(value: object) -> Written:

@@ -18,7 +18,7 @@ from tilescope.errors import RuleError, unknown_name
 from tilescope.pipeline.pipeline_rules import GRAMMAR, PLANNED, example
 from tilescope.reading import plain_int
 from tilescope.rule import rule
-from tilescope.sentence import printed, shortened
+from tilescope.sentence import format_value, shorten
 from tilescope.written import INTEGER_OPERATIONS
 
 MAX_CHARACTERS = 200
@@ -97,12 +97,12 @@ class Expression:
         if number is not None:
             return cls("", None, number)
         if not isinstance(written, str) or len(written) > MAX_CHARACTERS:
-            raise EXPRESSION.error(at=argument, shown=printed(written), text=written)
+            raise EXPRESSION.error(at=argument, shown=format_value(written), text=written)
         arithmetic = _arithmetic(written)
         if arithmetic is None:
-            raise NO_ARITHMETIC.error(at=argument, shown=shortened(written), text=written)
+            raise NO_ARITHMETIC.error(at=argument, shown=shorten(written), text=written)
         if isinstance(arithmetic, _Foreign):
-            raise NOT_ON_INTEGERS.error(at=argument, part=arithmetic.part, shown=shortened(written), text=written)
+            raise NOT_ON_INTEGERS.error(at=argument, part=arithmetic.part, shown=shorten(written), text=written)
         for name in arithmetic.co_names:
             if name not in names and name != _CHECKED_SHIFT:
                 raise RuleError([unknown_name("name", argument, name, names)])
@@ -181,4 +181,4 @@ def reference(argument: str, written: object) -> Reference:
         name, rest = name.strip(), rest.rstrip()
         if name.isidentifier() and (not bracket or rest.endswith("]")):
             return Reference(name, rest[:-1].strip() if bracket else "0")
-    raise REFERENCE.error(at=argument, shown=printed(written), reference=written)
+    raise REFERENCE.error(at=argument, shown=format_value(written), reference=written)

@@ -17,7 +17,7 @@ from tilescope.pipeline.instances import Instance, Instances
 from tilescope.pipeline.mistake_messages import TEXT_OF_KIND
 from tilescope.pipeline.operations import OPERATIONS
 from tilescope.pipeline.parts import Step
-from tilescope.sentence import filled, listed
+from tilescope.sentence import fill_template, listed
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.sync.all_orders.mistake import BlockedAgent, EarlierStep, Fact, MistakeFoundError, Outcome
 from tilescope.sync.all_orders.search import Done, Move
@@ -110,7 +110,7 @@ def describe_action(parts: Instances, done: Done, block: int | None = None) -> s
     facts["slots"] = _list_parts(parts.slots, done.slots, block)
     if isinstance(done, SlotAccess):
         facts["into"] = _list_parts(parts.slots, done.into, block)
-    return filled(OPERATIONS[step.op].sentence, facts)
+    return fill_template(OPERATIONS[step.op].sentence, facts)
 
 
 _FIELD_NAMES: dict[type[Action], tuple[str, ...]] = {}  # of the events described so far: `fields` is slow
@@ -183,7 +183,7 @@ def describe_ambiguity(parts: Instances, ambiguity: Ambiguity) -> str:
         "barrier": parts.barriers[ambiguity.barrier].title,
         "phase": ambiguity.phase,
     }
-    return filled(_AMBIGUITIES[ambiguity.kind], facts)
+    return fill_template(_AMBIGUITIES[ambiguity.kind], facts)
 
 
 # ---- mistakes
@@ -199,9 +199,9 @@ def describe_mistake(parts: Instances, error: MistakeFoundError, way: tuple[str,
         rule=row.rule,
         outcome=error.outcome,
         subject=str(texts.get(row.subject, row.subject)),
-        found=filled(row.found, texts),
-        consequence=filled(row.consequence, texts),
-        fix=filled(row.fix, texts),
+        found=fill_template(row.found, texts),
+        consequence=fill_template(row.consequence, texts),
+        fix=fill_template(row.fix, texts),
         way=way,
         values={
             name: facts[name]
@@ -299,8 +299,8 @@ def _pair_texts(parts: Instances, error: MistakeFoundError) -> dict[str, Fact]:
         "done": _DONE[access],
         "how": _ACCESS_WORDS[error.text("how")].name,
         "how_before": words_before.name,
-        "doing": f"{filled(words_before.subject, titles)} {still}{_DOES[before]}",
-        "finish": filled(words_before.finish, titles),
+        "doing": f"{fill_template(words_before.subject, titles)} {still}{_DOES[before]}",
+        "finish": fill_template(words_before.finish, titles),
         "where": where,
     }
 
@@ -336,7 +336,7 @@ def _exit_texts(parts: Instances, error: MistakeFoundError) -> dict[str, Fact]:
     }
     by = error.text("by")
     if by == "access":
-        who["access"] = filled(_ACCESS_WORDS[error.text("how")].subject, {"first": agent})
+        who["access"] = fill_template(_ACCESS_WORDS[error.text("how")].subject, {"first": agent})
     if by in ("landing", "last warp"):
         what = "it"
     elif "slot" in error.facts:

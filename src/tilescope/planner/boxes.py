@@ -88,7 +88,7 @@ def split(layout: Layout) -> tuple[Boxes, ...]:
     return tuple(Boxes((width, height), _grid(layout, width, height), folded=False) for height in tried)
 
 
-def cut(layout: Layout, rows: int) -> Boxes:
+def cut_into_boxes(layout: Layout, rows: int) -> Boxes:
     """The tile in boxes of that many rows."""
     width = layout.as_rows().tiling.atom[1]
     return Boxes((width, rows), _grid(layout, width, rows), folded=False)
@@ -121,11 +121,11 @@ def fold(layout: Layout) -> Boxes:
     >>> fold(Layout((64, 32), 16, atom=(8, 16), atom_order="row", swizzle="32B")).box
     (16, 8, 2, 8)
     """
-    box = _folded(layout, *layout.as_rows().tiling.shape)
+    box = _fold_extents(layout, *layout.as_rows().tiling.shape)
     return Boxes(box, (PlannedCopy((0,) * len(box), 0),), folded=True)
 
 
-def _folded(layout: Layout, rows: int, columns: int) -> tuple[int, ...]:
+def _fold_extents(layout: Layout, rows: int, columns: int) -> tuple[int, ...]:
     """The extents of a matrix seen as columns of spans; in row order also as groups of rows."""
     atom_rows, width = layout.as_rows().tiling.atom
     if layout.atom_order == "row":
@@ -133,11 +133,11 @@ def _folded(layout: Layout, rows: int, columns: int) -> tuple[int, ...]:
     return width, rows, columns // width
 
 
-def misplaced(layout: Layout, boxes: Boxes) -> list[Broken]:
+def find_misplaced_boxes(layout: Layout, boxes: Boxes) -> list[Broken]:
     """Why the boxes cannot follow one another: every box starts on a line of 128 bytes.
 
     >>> layout = Layout((3, 320), 8, atom=(3, 80))
-    >>> [found] = misplaced(layout, split(layout)[0])
+    >>> [found] = find_misplaced_boxes(layout, split(layout)[0])
     >>> found.facts["box_bytes"], found.facts["up"]
     (240, 8)
     """
@@ -179,7 +179,7 @@ def map_arguments(
     atom_rows, width = layout.as_rows().tiling.atom
     bits = problem.data_type.bits
     pitch = strides_bytes[0] if strides_bytes else columns * bits // 8
-    dims = _folded(layout, rows, columns) if boxes.folded else (columns, rows)
+    dims = _fold_extents(layout, rows, columns) if boxes.folded else (columns, rows)
     strides = (pitch, width * bits // 8, atom_rows * pitch)
     return {
         "data_type": problem.data_type,

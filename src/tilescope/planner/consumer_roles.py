@@ -44,7 +44,7 @@ def consumer_role(loading: Loading) -> Step:
     ):  # a consumer needs the last phase of full to interpret a parity: the other consumer passes it on
         before = [{"wait": "order[instance]", "parity": "(turn + 1 - instance) % 2"}]
         last = [{"arrive": "order[1 - instance]"}, *last]
-    after = [*last, *_residual_wait(loading), *_added(loading), *_stored_slices(loading)]
+    after = [*last, *_residual_wait(loading), *_add_across_cluster(loading), *_stored_slices(loading)]
     if loading.gemm is not None and loading.gemm.step_sums == 2:
         loops = loading.tile_loop([*before, *_promoted_steps(loading, free), *after])
     else:
@@ -156,7 +156,7 @@ def _c_buffer(loading: Loading, number: str = "slice") -> str:
     return f"{group_offset}({number}) % {buffers} * {loading.writers} + "
 
 
-def _added(loading: Loading) -> Steps:
+def _add_across_cluster(loading: Loading) -> Steps:
     """The blocks of a cluster that share k add their sums; each block adds those of its columns.
 
     The sums are sent to the memory of the stages, so no block sends before all have read their stages.

@@ -28,7 +28,7 @@ from tilescope.planner.gemm_schedule import LARGEST_PARTS, LARGEST_SPLIT
 from tilescope.planner.gemm_search import plan_best_tile
 from tilescope.planner.multicast_parts import LARGEST_CLUSTER
 from tilescope.planner.obstacle import violations
-from tilescope.planner.problem import LARGEST_STAGES, resolved
+from tilescope.planner.problem import LARGEST_STAGES, resolve_card
 from tilescope.planner.product import Product
 from tilescope.planner.product_checks import product_problems
 from tilescope.reading import flag, integer, integers, known_name, pair, plain_int
@@ -98,7 +98,7 @@ def plan_gemm(
     stages = None if stages is None else integer("stages", stages, 1, LARGEST_STAGES)
     in_blocks = isinstance(scales, str) and scales == BLOCK_SCALES
     row, scale_format = _read_elements(data_type, None if in_blocks else scales)
-    target, device = resolved(arch, card)
+    target, device = resolve_card(arch, card)
     output = _choose_output_type(row) if output_type is None else DataType.named(output_type)
     product = Product(
         data_type=row,

@@ -41,14 +41,14 @@ def list_choices(product: Product, request: GemmRequest, is_readable: IsReadable
     for (tile, swapped), is_hopeful in zip(tiles, _are_hopeful(product, tiles), strict=True):
         offered = list_schedules(product, tile, swapped=swapped)
         tried = offered if is_hopeful else islice(offered, 1)
-        allowed = [schedule for schedule in tried if not asks or request.allows(_ordered(schedule, request))]
+        allowed = [schedule for schedule in tried if not asks or request.allows(_apply_order(schedule, request))]
         times = [
             (_predict_us(product, tile, schedule), schedule)
             for schedule in allowed or [replace(request.plain, swapped=swapped)]
         ]
         us, fastest = _fastest(times)
         if request.group is not None:
-            fastest = _ordered(fastest, request)
+            fastest = _apply_order(fastest, request)
             us = _predict_us(product, tile, fastest)
         chosen = replace(request.plain, **{name: getattr(fastest, name) for name in DECIDED_BY_TIME})
         timed_choices.append((us, Choice(tile, chosen)))
@@ -56,7 +56,7 @@ def list_choices(product: Product, request: GemmRequest, is_readable: IsReadable
     return [choice for _, choice in timed_choices]
 
 
-def _ordered(schedule: Schedule, request: GemmRequest) -> Schedule:
+def _apply_order(schedule: Schedule, request: GemmRequest) -> Schedule:
     """The schedule in the requested order of tiles, if there is one that takes whole clusters together."""
     if request.group is None or request.group % schedule.multicast[0]:
         return schedule

@@ -12,7 +12,7 @@ from zlib import crc32
 from tilescope.planner.block_scales import NAME as BLOCK_SCALES
 from tilescope.planner.gemm_rates import H200_RATES
 from tilescope.planner.gemm_schedule import Schedule, schedule_words
-from tilescope.planner.gemm_time import predicted
+from tilescope.planner.gemm_time import predict_time
 from tilescope.planner.product import Product, Tile
 from tilescope.planner.ranked_tile import Prediction
 
@@ -21,7 +21,7 @@ MODEL = f"{crc32(repr(H200_RATES).encode()):08x}"  # a name for what predicts: i
 
 def predict_on_card(product: Product, tile: Tile, schedule: Schedule, stages: int = 0) -> Prediction | None:
     """The time of a product with a tile and a schedule, as it was measured or corrected; None where it cannot be predicted."""
-    prediction = predicted(product, tile, schedule, stages)
+    prediction = predict_time(product, tile, schedule, stages)
     if prediction is None or product.card is None or product.card.timed_gemms is None:
         return prediction
     correction = product.card.timed_gemms.correct(

@@ -231,7 +231,7 @@ def _choice(best: PlannedGemm) -> Iterator[Reason]:
     if prediction is not None and prediction.fitted:
         if best.others:
             following = best.others[0]
-            facts: dict[str, object] = {"next": following.tile, "us": _predicted(following)}
+            facts: dict[str, object] = {"next": following.tile, "us": _predicted_us(following)}
             if following.schedule != best.schedule:
                 facts["schedule"] = schedule_words(following.schedule) or "plain"
             yield Reason.of("next-time", **facts)
@@ -255,7 +255,7 @@ def _whose(tile: RankedTile, best: PlannedGemm) -> dict[str, str]:
     return {"whose": "a pair" if tile.schedule.cta_group == 2 else "one block"}
 
 
-def _predicted(tile: RankedTile) -> float:
+def _predicted_us(tile: RankedTile) -> float:
     assert tile.prediction is not None
     return tile.prediction.us
 

@@ -22,7 +22,7 @@ from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_request import Choice, GemmRequest
 from tilescope.planner.gemm_schedule import COLUMN_GROUP, Schedule, schedule_problems, unplanned_options
 from tilescope.planner.gemm_stages import FEWEST_STAGES, TilePlans, count_fitting_stages, limit_to_useful_stages
-from tilescope.planner.gemm_tiles import K_TILE_BYTES, behind, rank, time_us, weighed
+from tilescope.planner.gemm_tiles import K_TILE_BYTES, behind, rank, time_us, weigh_tile
 from tilescope.planner.matrix_plan import c_span_columns, plan_matrix
 from tilescope.planner.multicast_parts import in_parts, multicast_problems
 from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
@@ -130,26 +130,26 @@ class _TileSearch:
         tile_m, tile_n, tile_k = tile
         if beyond := [*tile_problems(product, tile, schedule), *unfused_tile(product, tile, schedule)]:
             further = self._further_obstacles(choice) if self.is_asked else []
-            return self._refused(choice, [*beyond, *further], checks_passed=0)
+            return self._refuse(choice, [*beyond, *further], checks_passed=0)
         a = self.plan_of("A", (tile_m // group, tile_k), swapped=schedule.swapped)
         b = self.plan_of("B", (tile_n // group, tile_k), swapped=schedule.swapped)
         if isinstance(a, list) or isinstance(b, list):
             unplanned = [obstacle for plan in (a, b) if isinstance(plan, list) for obstacle in plan]
             further = self._further_obstacles(choice) if self.is_asked else []
-            return self._refused(
+            return self._refuse(
                 choice, [*unplanned, *(obstacle for obstacle in further if obstacle not in unplanned)], checks_passed=1
             )
         if narrow := narrow_instruction(product, schedule.sums(tile), a if schedule.swapped else b):
-            return self._refused(choice, narrow, checks_passed=2)
+            return self._refuse(choice, narrow, checks_passed=2)
         unshared = list(multicast_problems(product, tile, schedule))
         a_parts, b_parts = in_parts(a, "A", schedule.multicast[1]), in_parts(b, "B", schedule.multicast[0])
         if unshared or isinstance(a_parts, list) or isinstance(b_parts, list):
             uneven = [obstacle for plan in (a_parts, b_parts) if isinstance(plan, list) for obstacle in plan]
-            return self._refused(choice, [*unshared, *uneven], checks_passed=2)
+            return self._refuse(choice, [*unshared, *uneven], checks_passed=2)
         a, b = a_parts, b_parts
         epilogue = self._epilogue(choice)
         if isinstance(epilogue, list):
-            return self._refused(choice, epilogue, checks_passed=3)
+            return self._refuse(choice, epilogue, checks_passed=3)
         scales = scale_plans(product, tile, schedule)
         accumulators = 0
         if product.in_tensor_memory:
@@ -171,11 +171,11 @@ class _TileSearch:
             fitting = limit_to_useful_stages(product, plans, choice, fitting)
         if fitting < (FEWEST_STAGES if self.stages is None else self.stages):
             exceeding = [self._too_many_stages(tile, plans, fitting)]
-            return self._refused(choice, exceeding, checks_passed=4, fitting=fitting)
+            return self._refuse(choice, exceeding, checks_passed=4, fitting=fitting)
         stages_bytes = fitting * (a.stage_bytes + b.stage_bytes)
         if unscheduled := schedule_problems(product, tile, schedule, stages_bytes):
-            return self._refused(choice, unscheduled, checks_passed=_SCHEDULE_REFUSED, fitting=fitting)
-        return _Attempt(weighed(product, tile, schedule, (a, b), fitting), plans)
+            return self._refuse(choice, unscheduled, checks_passed=_SCHEDULE_REFUSED, fitting=fitting)
+        return _Attempt(weigh_tile(product, tile, schedule, (a, b), fitting), plans)
 
     def _further_obstacles(self, choice: Choice) -> list[Obstacle]:
         """Other obstacles of a tile that a block, or pair, cannot compute: its operands, and how it is shared.
@@ -201,11 +201,11 @@ class _TileSearch:
                 ]
         return [*obstacles, *multicast_problems(product, choice.tile, schedule), *unplanned_options(product, schedule)]
 
-    def _refused(
+    def _refuse(
         self, choice: Choice, obstacles: Sequence[Obstacle], *, checks_passed: int, fitting: int = 0
     ) -> _Attempt:
         return _Attempt(
-            weighed(self.product, choice.tile, choice.schedule, None, fitting), None, obstacles, checks_passed
+            weigh_tile(self.product, choice.tile, choice.schedule, None, fitting), None, obstacles, checks_passed
         )
 
     def _epilogue(self, choice: Choice) -> Plan | list[Obstacle] | None:

@@ -111,7 +111,7 @@ def _columns_known(product: Product) -> tuple[int, ...]:
     return tuple(sorted((*TILE_N, *WIDE_TILES))) if product.in_tensor_memory else TILE_N
 
 
-def weighed(
+def weigh_tile(
     product: Product, tile: Tile, schedule: Schedule, operands: tuple[Plan, Plan] | None, stages: int
 ) -> RankedTile:
     """What a shape costs, before it is compared with others.

@@ -101,7 +101,7 @@ def predicts(product: Product) -> bool:
     return product.consumer == "wgmma" and card is not None and card.tma is not None and product.sms is not None
 
 
-def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0) -> Prediction | None:
+def predict_time(product: Product, tile: Tile, schedule: Schedule, stages: int = 0) -> Prediction | None:
     """The time of a product with a tile and a schedule; None where it cannot be predicted.
 
     `stages` are those that fit; 0: enough. One of them is multiplied while the others are filled.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
-from tilescope.planner.boxes import cut
+from tilescope.planner.boxes import cut_into_boxes
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import GEMM_SCHEDULE, PLAIN, Schedule
 from tilescope.planner.obstacle import Broken, Obstacle, broken
@@ -95,5 +95,5 @@ def in_parts(plan: Plan, operand: str, parts: int) -> Plan | list[Obstacle]:
                 period=period,
             )
         ]
-    boxes = cut(plan.containers, rows // parts)
+    boxes = cut_into_boxes(plan.containers, rows // parts)
     return replace(plan, boxes=boxes, costs=replace(plan.costs, tma_instructions=len(boxes.copies)))

@@ -24,7 +24,7 @@ _FATES = {  # of elements outside the matrix, if threads copy
 }
 
 
-def ranked(plans: list[Tile]) -> list[Tile]:
+def rank_plans(plans: list[Tile]) -> list[Tile]:
     """The plans, best first."""
     fastest = min((plan.costs.cycles or 0 for plan in plans), default=0)
     return sorted(plans, key=lambda plan: rank(plan, fastest))

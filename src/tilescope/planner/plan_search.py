@@ -22,7 +22,7 @@ from tilescope.errors import PlanError, TensorMapError, Violation
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, Major
 from tilescope.mma.canonical import canonical_layout
 from tilescope.planner import plan_reasons
-from tilescope.planner.boxes import Boxes, fold, map_arguments, misplaced, split, unfoldable
+from tilescope.planner.boxes import Boxes, find_misplaced_boxes, fold, map_arguments, split, unfoldable
 from tilescope.planner.consumers import (
     UNCOUNTED,
     Wavefronts,
@@ -177,7 +177,7 @@ def candidates(problem: Problem) -> Candidates:
     tried = list(_candidates(problem))
     plans = [candidate for candidate in tried if isinstance(candidate, Plan)]
     refused = [candidate for candidate in tried if isinstance(candidate, Refused)]
-    return Candidates(plan_reasons.ranked(plans), refused)
+    return Candidates(plan_reasons.rank_plans(plans), refused)
 
 
 def _candidates(problem: Problem) -> Iterator[Plan | Refused]:
@@ -350,7 +350,7 @@ def _costs(problem: Problem, layout: Layout, boxes: Boxes | None, counted: Wavef
 def _copy_obstacles(problem: Problem, layout: Layout, boxes: Boxes) -> tuple[list[Obstacle], tuple[Violation, ...]]:
     """Why a tile cannot be copied in these boxes, and what the rules warn of if it can."""
     shape = problem.global_shape or problem.tile
-    obstacles: list[Obstacle] = [*misplaced(layout, boxes)]
+    obstacles: list[Obstacle] = [*find_misplaced_boxes(layout, boxes)]
     if boxes.folded:
         obstacles += unfoldable(problem, layout, shape)
     arguments = map_arguments(problem, layout, boxes, shape, problem.strides_bytes)
@@ -414,4 +414,4 @@ def weighed_for(candidates: Iterable[Plan], *, blocks_per_sm: int, issuers: Mapp
             gmem_cycles=rates.gmem_cycles,
         )
         weighed.append(replace(plan, costs=costs))
-    return plan_reasons.ranked(weighed)
+    return plan_reasons.rank_plans(weighed)

@@ -29,7 +29,7 @@ from tilescope.planner.missing import (
     missing_consumer,
 )
 from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
-from tilescope.reading import attempted, entries, flag, integer, integers, known_name, pair
+from tilescope.reading import entries, flag, integer, integers, known_name, pair, try_read
 from tilescope.rule import UNKNOWN_NAME, rule
 from tilescope.smem.access import Access
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle, SwizzleName
@@ -60,14 +60,14 @@ PLAN_CARD = rule(
 )
 
 
-def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tuple[Arch, Card | None]:
+def resolve_card(arch: ArchName | Arch | None, card: CardName | Card | None) -> tuple[Arch, Card | None]:
     """The architecture and the card that two arguments name; the card is None where no card of the architecture is known.
 
     A card has its architecture; an architecture, or the name of a device in its place, has its default card.
 
-    >>> [row.name for row in resolved(None, "RTX 4090")], [row.name for row in resolved("RTX4090", None)]
+    >>> [row.name for row in resolve_card(None, "RTX 4090")], [row.name for row in resolve_card("RTX4090", None)]
     (['sm_89', 'RTX 4090'], ['sm_89', 'RTX 4090'])
-    >>> resolved("sm_86", None)[1] is None
+    >>> resolve_card("sm_86", None)[1] is None
     True
     """
     if card is None:
@@ -136,21 +136,21 @@ class Problem(Value):
 
         def optional(reader: Callable[..., object], argument: str, value: object, *limits: object) -> object:
             """What the reader makes of an argument that may be left out."""
-            return None if value is None else attempted(problems, None, reader, argument, value, *limits)
+            return None if value is None else try_read(problems, None, reader, argument, value, *limits)
 
-        places = attempted(problems, None, resolved, arch, card)
+        places = try_read(problems, None, resolve_card, arch, card)
         fields: dict[str, object] = {
-            "tile": attempted(problems, None, pair, "tile", tile, 1, LARGEST_TILE_EXTENT),
-            "data_type": attempted(problems, None, DataType.named, data_type),
-            "major": attempted(problems, None, major_named, major, "major"),
-            "swizzle": None if swizzle is None else attempted(problems, None, Swizzle.named, swizzle),
+            "tile": try_read(problems, None, pair, "tile", tile, 1, LARGEST_TILE_EXTENT),
+            "data_type": try_read(problems, None, DataType.named, data_type),
+            "major": try_read(problems, None, major_named, major, "major"),
+            "swizzle": None if swizzle is None else try_read(problems, None, Swizzle.named, swizzle),
             "atom_order": optional(known_name, "atom_order", atom_order, ATOM_ORDERS),
             "operand": optional(known_name, "operand", operand, get_args(Operand)),
-            "stages": attempted(problems, None, integer, "stages", stages, 1, LARGEST_STAGES),
+            "stages": try_read(problems, None, integer, "stages", stages, 1, LARGEST_STAGES),
             "copy": optional(known_name, "copy", copy, COPIES),
-            "direction": attempted(problems, None, known_name, "direction", direction, get_args(Direction)),
-            "traffic": attempted(problems, None, known_name, "traffic", traffic, get_args(Traffic)),
-            "fold": attempted(problems, None, flag, "fold", fold),
+            "direction": try_read(problems, None, known_name, "direction", direction, get_args(Direction)),
+            "traffic": try_read(problems, None, known_name, "traffic", traffic, get_args(Traffic)),
+            "fold": try_read(problems, None, flag, "fold", fold),
             "global_shape": optional(pair, "global_shape", global_shape, 1),
             "strides_bytes": optional(integers, "strides_bytes", strides_bytes, 1, 0),
             "extent_names": optional(_two_names, "extent_names", extent_names),

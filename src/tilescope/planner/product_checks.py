@@ -119,7 +119,7 @@ def product_problems(product: Product) -> list[Obstacle]:
     """Why no tile of any shape serves: a consumer, type or majorness that the card lacks, or rows of a wrong length."""
     if missing := missing_consumer(GEMM_CONSUMER.wording, product.consumer, product.arch):
         return list(missing)
-    if unscaled := list(_unscaled(product)):
+    if unscaled := list(_refuse_scales(product)):
         return [*unscaled, *_unknown_type(product), *_unmoved_types(product)]
     if unknown := _unknown_type(product):
         return unknown
@@ -155,7 +155,7 @@ def _unknown_type(product: Product) -> list[Obstacle]:
     ]
 
 
-def _unscaled(product: Product) -> Iterator[Broken]:
+def _refuse_scales(product: Product) -> Iterator[Broken]:
     """Why the tensor core of this architecture does not take these scale factors, or not with these elements."""
     scales = product.scales
     if product.block_scales and not product.is_promoted:
@@ -197,17 +197,17 @@ def _unmoved_types(product: Product) -> Iterator[Broken]:
     """Types below a byte that TMA cannot copy, reported once: single bits, and packed types if the architecture lacks them."""
     if not product.by_tma:
         return
-    operands = _unmoved(product, "data_type", product.data_type, BITS_NOT_MOVED)
+    operands = _refuse_unmovable(product, "data_type", product.data_type, BITS_NOT_MOVED)
     yield from operands
     if operands and product.output_type is product.data_type:
         return
-    result = _unmoved(product, "output_type", product.output_type, RESULT_BITS_NOT_MOVED)
+    result = _refuse_unmovable(product, "output_type", product.output_type, RESULT_BITS_NOT_MOVED)
     if not result and product.output_type.name == _NEVER_STORED:
         result = [_not_moved(product, "output_type", product.output_type, RESULT_NOT_STORED)]
     yield from result
 
 
-def _unmoved(product: Product, argument: str, element: DataType, bits_not_moved: Wording) -> list[Broken]:
+def _refuse_unmovable(product: Product, argument: str, element: DataType, bits_not_moved: Wording) -> list[Broken]:
     """Why TMA does not move a type on this architecture, if so."""
     if element.tma.bits != element.bits:
         return [_not_moved(product, argument, element, bits_not_moved)]

@@ -30,7 +30,7 @@ from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load, load_tiles, store
-from tilescope.tma.elements import packed
+from tilescope.tma.elements import pack_values
 
 Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]
@@ -79,7 +79,7 @@ class Consumed(NamedTuple):
         problem = plan.problem
         bits = problem.data_type.bits
         values = np.random.default_rng(0).integers(0, 1 << bits, (problem.rows, problem.columns), np.uint8)
-        memory = packed(values, bits).reshape(-1)
+        memory = pack_values(values, bits).reshape(-1)
         return cls(memory, address, place=address, expected=values[row, column], misplaced=False)
 
     @classmethod

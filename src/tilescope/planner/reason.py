@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from tilescope.card import CARD
-from tilescope.sentence import UNITS, fact_names, filled
+from tilescope.sentence import UNITS, fact_names, fill_template
 from tilescope.value import Value
 
 SENTENCES = {
@@ -231,7 +231,7 @@ class Reason(Value):
     @property
     def sentence(self) -> str:
         """The reason as a sentence."""
-        return filled(SENTENCES[self.name], self.values, _UNITS)
+        return fill_template(SENTENCES[self.name], self.values, _UNITS)
 
     def text(self) -> str:
         """The reason as a sentence."""

@@ -23,9 +23,9 @@ from tilescope.planner.planned_tile import barrier_bytes
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Problem
 from tilescope.planner.wgmma_sums import share_rows
-from tilescope.reading import attempted, flag, integer, known_name, pair, plain_int
+from tilescope.reading import flag, integer, known_name, pair, plain_int, try_read
 from tilescope.rule import rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.sync.thread_limits import MAX_BLOCKS, WARP_THREADS, WARPGROUP_THREADS
 
@@ -239,7 +239,7 @@ def read_staging(
     problems: list[Violation] = []
 
     def number(argument: str, asked: int | None, usual: int, most: int) -> int:
-        return attempted(problems, 1, integer, argument, usual if asked is None else asked, 1, most)
+        return try_read(problems, 1, integer, argument, usual if asked is None else asked, 1, most)
 
     sums_in_warpgroups = core.reads_by_descriptor and core.accumulators == "registers"
     warpgroups = 1
@@ -247,7 +247,7 @@ def read_staging(
         warpgroups = 2 if gemm.schedule.ping_pong else share_rows(gemm.sums[0]).groups
     split = 1 if gemm is None else gemm.schedule.split
     if split > 1 and cluster != 1:
-        raise CLUSTER_OF_SPLIT.error(cluster=printed(cluster), split=split)
+        raise CLUSTER_OF_SPLIT.error(cluster=format_value(cluster), split=split)
     if gemm is not None and split == 1 and (cluster, cta_group) == (1, 1):
         cluster, cta_group = gemm.schedule.cluster, gemm.schedule.cta_group
     usual_arrivals = "warpgroup" if core.reads_by_descriptor else "warp"
@@ -258,11 +258,11 @@ def read_staging(
         tiles=tiles,
         stages=read_stages,
         consumers=number("consumers", consumers, warpgroups, LARGEST_CONSUMERS),
-        cluster=(split, 1) if split > 1 else attempted(problems, (1, 1), _cluster, cluster),
+        cluster=(split, 1) if split > 1 else try_read(problems, (1, 1), _cluster, cluster),
         cta_group=number("cta_group", cta_group, 1, 2),
         steps=number("steps", steps, 4 * read_stages + 2, LARGEST_STEPS),
-        multicast=split == 1 and attempted(problems, False, flag, "multicast", multicast),
-        arriving=attempted(problems, "thread", known_name, "arrivals", arriving, ARRIVALS),
+        multicast=split == 1 and try_read(problems, False, flag, "multicast", multicast),
+        arriving=try_read(problems, "thread", known_name, "arrivals", arriving, ARRIVALS),
     )
     raise_all(problems)
     return staging
@@ -275,7 +275,7 @@ def _tiles(plan: object) -> tuple[Plan, ...]:
     listed = tuple(plan) if isinstance(plan, list | tuple) else (plan,)
     tiles = tuple(tile for tile in listed if isinstance(tile, Plan))
     if not tiles or len(tiles) < len(listed):
-        raise PLAN_PIPELINE.error(plan=printed(plan))
+        raise PLAN_PIPELINE.error(plan=format_value(plan))
     return tiles
 
 
@@ -284,7 +284,7 @@ def _cluster(cluster: object) -> tuple[int, int]:
     extents = cluster if plain_int(cluster) is None else (cluster, 1)
     blocks = or_obstacles(pair, "cluster", extents, 1, MAX_BLOCKS)
     if isinstance(blocks, list) or prod(blocks) > MAX_BLOCKS:
-        raise NO_CLUSTER.error(cluster=printed(cluster), limit_blocks=MAX_BLOCKS)
+        raise NO_CLUSTER.error(cluster=format_value(cluster), limit_blocks=MAX_BLOCKS)
     return blocks
 
 

@@ -30,7 +30,7 @@ from tilescope.planner.problem import Problem
 from tilescope.planner.proof import proven
 from tilescope.reading import entries
 from tilescope.rule import rule
-from tilescope.sentence import by, printed, shortened
+from tilescope.sentence import by, format_value, shorten
 from tilescope.value import Value
 
 MAX_PROBLEMS = 100_000
@@ -155,9 +155,9 @@ def _problem(asked: object) -> Problem | tuple[Violation, ...]:
 def _in_words(asked: object) -> str:
     """The entry as the file writes it."""
     if not isinstance(asked, Mapping):
-        return printed(asked, 60)
+        return format_value(asked, 60)
     values = [by(value) if isinstance(value, tuple) else str(value) for value in islice(asked.values(), 6)]
-    return shortened(" ".join(values), 60)
+    return shorten(" ".join(values), 60)
 
 
 def read_problems(content: bytes) -> list[dict[str, Any]]:
@@ -170,7 +170,7 @@ def read_problems(content: bytes) -> list[dict[str, Any]]:
     try:
         rows = list(islice(_rows(text), MAX_PROBLEMS + 1))
     except (ValueError, RecursionError, csv.Error) as error:  # JSON and TOML report mistakes as ValueError
-        raise PROBLEM_FILE.error(wrong=shortened(" ".join(str(error).split()), 80)) from None
+        raise PROBLEM_FILE.error(wrong=shorten(" ".join(str(error).split()), 80)) from None
     if not rows:
         raise NO_PROBLEM.error(problems=MAX_PROBLEMS)
     if len(rows) > MAX_PROBLEMS:
@@ -217,10 +217,10 @@ def _json_lines(text: str) -> Iterator[object]:
 def _arguments(row: object) -> dict[str, Any]:
     """The arguments of one problem, by their names, numbers as numbers."""
     if not isinstance(row, dict) or not all(isinstance(name, str) for name in row):
-        raise NOT_A_PROBLEM.error(entry=row, shown=shortened(str(row), 40))
+        raise NOT_A_PROBLEM.error(entry=row, shown=shorten(str(row), 40))
     named = {_ALIASES.get(name.strip(), name.strip()): value for name, value in row.items()}
     unknown = [name for name in named if name not in _NAMES][:4]
-    raise_all(unknown_name(shortened(name, 40), "argument of a problem", name, _NAMES) for name in unknown)
+    raise_all(unknown_name(shorten(name, 40), "argument of a problem", name, _NAMES) for name in unknown)
     return {name: _value(name, value) for name, value in named.items()}
 
 

@@ -13,8 +13,8 @@ from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_rates import transfer_us
 from tilescope.planner.gemm_request import Choice, GemmRequest, IsReadable, suits_swapped
 from tilescope.planner.gemm_schedule import GROUPED_TILES, PLAIN, Schedule
-from tilescope.planner.gemm_tiles import TILE_M, pair_shapes, rank, tile_shapes, time_us, weighed
-from tilescope.planner.gemm_time import predicted
+from tilescope.planner.gemm_tiles import TILE_M, pair_shapes, rank, tile_shapes, time_us, weigh_tile
+from tilescope.planner.gemm_time import predict_time
 from tilescope.planner.planned_scales import SCALED_COLUMNS
 from tilescope.planner.product import Product, Tile
 
@@ -35,7 +35,7 @@ def list_tmem_choices(product: Product, request: GemmRequest, is_readable: IsRea
             choices.append(Choice(tile, replace(schedule, group=group)))
     if request.tile is None and request.multicast is None:
         choices += [shared for choice in choices for shared in _share_operands(product, choice)]
-    costs = {choice: weighed(product, choice.tile, choice.schedule, None, 0) for choice in choices}
+    costs = {choice: weigh_tile(product, choice.tile, choice.schedule, None, 0) for choice in choices}
     lowest_us = min((time_us(cost) for cost in costs.values()), default=0.0)
     return [
         *sorted(choices, key=lambda choice: rank(costs[choice], lowest_us)),
@@ -49,10 +49,10 @@ def _share_operands(product: Product, choice: Choice) -> Iterator[Choice]:
     The L2 bandwidth is not documented. If memory cannot deliver what the SMs load within the time of the products, the
     L2 must, and a cluster that loads fewer bytes is worth its cost.
     """
-    prediction = predicted(product, choice.tile, choice.schedule)
+    prediction = predict_time(product, choice.tile, choice.schedule)
     if product.card is None or prediction is None or prediction.bound == "memory":
         return
-    cost = weighed(product, choice.tile, choice.schedule, None, 0)
+    cost = weigh_tile(product, choice.tile, choice.schedule, None, 0)
     if transfer_us(cost.busiest_bytes * product.card.sms, product.card.memory_gb_per_s) <= prediction.main_us:
         return
     tile_m, tile_n, _ = choice.tile

@@ -49,7 +49,7 @@ from tilescope.ptx.syntax import (
     SourceLine,
     Variable,
 )
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 
 MAX_SCOPES = 100  # within each other
 _STATEMENT = re.compile(
@@ -149,7 +149,7 @@ class BodyReader:
         """The body that the brace at `position` opens, and where it ends; `outermost` has the parameters already."""
         code = self.text.code
         self.scope = outermost
-        position = self._opened(position)
+        position = self._open_brace(position)
         while self.scope is not outermost.around:
             match = _STATEMENT.match(code, position)
             if match is None:
@@ -165,7 +165,7 @@ class BodyReader:
         self._resolve(functions)
         return Body(tuple(self.variables), self.drafts, outermost), position
 
-    def _opened(self, position: int) -> int:
+    def _open_brace(self, position: int) -> int:
         self.cursor.move(position)
         self.cursor.expect("{")
         return self.cursor.token.start
@@ -192,7 +192,7 @@ class BodyReader:
         """A label, or the name of a table of labels."""
         name = found["label"]
         if self.scope.declares(name):
-            raise self.text.error(DECLARED_AGAIN, found.start("label"), name=shortened(name))
+            raise self.text.error(DECLARED_AGAIN, found.start("label"), name=shorten(name))
         if found["table"] is not None:
             self.cursor.move(found.start("table"))
             return self._read_table(name)
@@ -339,7 +339,7 @@ class BodyReader:
         target = scope.find_label(label.text)
         if target is None:
             nearest = scope.nearest(label.text, of_labels=True)
-            self.problems.add(NO_LABEL, label.start, name=shortened(label.text), nearest=nearest)
+            self.problems.add(NO_LABEL, label.start, name=shorten(label.text), nearest=nearest)
             return 0
         return target
 
@@ -360,7 +360,7 @@ class BodyReader:
             wording, nearest = NO_LABEL, scope.nearest(name.text, of_labels=True)
         else:
             wording, nearest = NAME_RULE.wording, scope.nearest(name.text)
-        self.problems.add(wording, name.start, name=shortened(name.text), nearest=nearest)
+        self.problems.add(wording, name.start, name=shorten(name.text), nearest=nearest)
         return None
 
 

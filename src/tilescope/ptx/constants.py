@@ -100,11 +100,11 @@ def _sum(cursor: Cursor, expected: str, binding: int, depth: int) -> Immediate:
     while _BINDING.get(cursor.token.text, 0) > binding:
         token = cursor.take()
         right = _sum(cursor, "a number", _BINDING[token.text], depth)
-        left = _combined(cursor, token, left, right)
+        left = _apply_operator(cursor, token, left, right)
     return left
 
 
-def _combined(cursor: Cursor, token: Token, left: Immediate, right: Immediate) -> Immediate:
+def _apply_operator(cursor: Cursor, token: Token, left: Immediate, right: Immediate) -> Immediate:
     if left.float_bits is not None or right.float_bits is not None:
         cursor.refuse("the end of the number: constant expressions are of integers only", token)
     if right.value == 0 and token.text in ("/", "%"):
@@ -131,10 +131,10 @@ def _term(cursor: Cursor, expected: str, depth: int) -> Immediate:
         inner = _sum(cursor, "a number", 0, depth + 1)
         cursor.expect(")")
         return inner
-    return _signed(cursor, token, _term(cursor, "a number", depth + 1))
+    return _apply_sign(cursor, token, _term(cursor, "a number", depth + 1))
 
 
-def _signed(cursor: Cursor, sign: Token, number: Immediate) -> Immediate:
+def _apply_sign(cursor: Cursor, sign: Token, number: Immediate) -> Immediate:
     if sign.text == "+":
         return number
     if number.float_bits is None:

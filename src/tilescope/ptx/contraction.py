@@ -139,7 +139,7 @@ def _read_before_written(instructions: Sequence[Instruction], blocks: Sequence[r
             instruction = instructions[number]
             registers.update(register for register in _read(instruction) if register not in written)
             if instruction.guard is None:
-                written.update(_written(instruction))
+                written.update(_written_registers(instruction))
     return registers
 
 
@@ -157,7 +157,7 @@ def _products(instructions: Sequence[Instruction], block: range, read_elsewhere:
         if taken is not None:
             product = held_products[taken].product
             product.adds[number] = _contraction(instruction, taken, held_products[taken])
-        for register in _written(instruction):
+        for register in _written_registers(instruction):
             held_products.pop(register, None)
         target = instruction.operands[0] if instruction.operands else None
         if passed_on is not None and isinstance(target, Register):
@@ -228,7 +228,7 @@ def _contraction(instruction: Instruction, taken: Register, value: _Held) -> Con
     )
 
 
-def _written(instruction: Instruction) -> tuple[Register, ...]:
+def _written_registers(instruction: Instruction) -> tuple[Register, ...]:
     """The registers that the first operand names: what nearly every instruction writes."""
     if not instruction.operands:
         return ()

@@ -21,7 +21,7 @@ from tilescope.ptx.lexer import NAME, Cursor, Token
 from tilescope.ptx.rules import DECLARED_AGAIN, LIMIT, TYPE
 from tilescope.ptx.scope import RegisterRange, Scope
 from tilescope.ptx.syntax import BITS_OF_TYPE, Register, Variable, VariableSpace, Vector
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 
 MAX_REGISTERS = 1 << 20  # of one range
 MAX_DIMENSIONS = 8
@@ -89,7 +89,7 @@ def read_registers(cursor: Cursor, scope: Scope) -> None:
         name = cursor.expect_kind("name", "the name of a register")
         refuse_second(cursor, scope, name)
         if cursor.token.text != "<" and scope.range_has(name.text):
-            raise cursor.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
+            raise cursor.text.error(DECLARED_AGAIN, name.start, name=shorten(name.text))
         if cursor.takes("<"):
             count = read_count(cursor, "registers", MAX_REGISTERS)
             cursor.expect(">")
@@ -112,7 +112,7 @@ def _vector_register(scope: Scope, name: str, register_type: str, lanes: int) ->
 def refuse_second(cursor: Cursor, scope: Scope, name: Token) -> None:
     """Refuse a name that its scope has declared already."""
     if name.text != "_" and scope.declares(name.text):
-        raise cursor.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
+        raise cursor.text.error(DECLARED_AGAIN, name.start, name=shorten(name.text))
 
 
 def read_variables(cursor: Cursor, numbers: VariableCounter, *, is_extern: bool = False) -> list[Declared]:

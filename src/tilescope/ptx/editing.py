@@ -31,10 +31,10 @@ class Edit(NamedTuple):
     text: str
 
 
-def edited(text: str, edits: Iterable[Edit]) -> str:
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """A text after edits that do not overlap.
 
-    >>> edited("bar.sync 0; ret;", [Edit(9, 10, "1"), Edit(12, 16, "exit;")])
+    >>> apply_edits("bar.sync 0; ret;", [Edit(9, 10, "1"), Edit(12, 16, "exit;")])
     'bar.sync 1; exit;'
     """
     pieces = []
@@ -128,7 +128,7 @@ def only_bodies(text: Text, module: Module, kept: Container[str]) -> str:
         if body is not None:
             start, end = body
             edits.append(Edit(start, end, _NOT_NEWLINE.sub(" ", text.code[start:end])))
-    return edited(text.original, set(edits))
+    return apply_edits(text.original, set(edits))
 
 
 def _body(code: str, position: int) -> tuple[int, int] | None:

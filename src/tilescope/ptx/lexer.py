@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 
 from tilescope.errors import RuleError, Wording
 from tilescope.ptx.rules import CHARACTER, LIMIT, OPEN_COMMENT, OPEN_STRING, SYNTAX
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 
 MAX_CHARACTERS = 1 << 26  # of a text; a debug build of a CuTe kernel takes 2^25
 NAME = r"(?:[A-Za-z_]|[$%][A-Za-z0-9_$])[A-Za-z0-9_$]*"
@@ -165,5 +165,5 @@ class Cursor:
     def refuse(self, expected: str, token: Token | None = None) -> NoReturn:
         """Refuse the next token, or another one."""
         refused = token or self.token
-        shown = "the end of the text" if refused.kind == "end" else f"`{shortened(refused.text, 60)}`"
+        shown = "the end of the text" if refused.kind == "end" else f"`{shorten(refused.text, 60)}`"
         raise self.text.error(SYNTAX.wording, refused.start, shown=shown, expected=expected)

@@ -32,7 +32,7 @@ from tilescope.ptx.syntax import (
     Variable,
     Vector,
 )
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 
 MAX_PROBLEMS = 20  # unknown names that one refusal lists
 _QUICK = re.compile(
@@ -66,7 +66,7 @@ class Problems:
 
     def unknown(self, scope: Scope, token: Token) -> None:
         """Note an undeclared register or variable."""
-        self.add(NAME_RULE.wording, token.start, name=shortened(token.text), nearest=scope.nearest(token.text))
+        self.add(NAME_RULE.wording, token.start, name=shorten(token.text), nearest=scope.nearest(token.text))
 
 
 def quick_operands(written: str, scope: Scope) -> list[Operand] | None:
@@ -186,16 +186,16 @@ class OperandReader:
                 LIMIT.wording, token.start, amount=depth, what="braces within braces", most=MAX_NESTING
             )
         if token.text == "{":
-            return Vector(self._listed("}", depth))
+            return Vector(self._read_list("}", depth))
         if token.text == "[":
             return self._address(depth)
         if token.text == "(" and number is not None and not self._is_constant_in_parentheses():
-            return Arguments(self._listed(")", depth))
+            return Arguments(self._read_list(")", depth))
         if token.text == "!":
             cursor.take()
             return Negated(self._predicate())
         if token.kind == "name":
-            return self._named(number)
+            return self._read_name(number)
         if token.text == "-" and number is not None and self._is_sign_of_register():
             cursor.take()
             return self._negated_register(number)
@@ -213,7 +213,7 @@ class OperandReader:
     def _negated_register(self, number: int) -> Operand:
         """A register, or a part of it, behind its minus."""
         token = self.cursor.token
-        named = self._named(number)
+        named = self._read_name(number)
         if isinstance(named, Part):
             return named._replace(is_negated=True)
         if not isinstance(named, Register):
@@ -229,7 +229,7 @@ class OperandReader:
         cursor.move(start)
         return is_constant
 
-    def _listed(self, end: str, depth: int) -> tuple[Operand, ...]:
+    def _read_list(self, end: str, depth: int) -> tuple[Operand, ...]:
         """Operands with commas between them, in braces or parentheses."""
         cursor = self.cursor
         cursor.take()
@@ -241,7 +241,7 @@ class OperandReader:
             elements.append(self._operand(None, depth + 1))
         return tuple(elements)
 
-    def _named(self, number: int | None) -> Operand:
+    def _read_name(self, number: int | None) -> Operand:
         """A register, a variable, a special register or `_`; perhaps a pair of them, `%p1|%p2`, or a part, `%r1.b0`."""
         cursor = self.cursor
         token = cursor.token
@@ -321,7 +321,7 @@ class OperandReader:
         if not isinstance(named, Register):
             cursor.refuse("a register of type .pred", token)
         if named.type != "pred":
-            raise cursor.text.error(NO_PREDICATE, token.start, name=shortened(token.text), type=named.type)
+            raise cursor.text.error(NO_PREDICATE, token.start, name=shorten(token.text), type=named.type)
         return named
 
 

@@ -35,7 +35,7 @@ from tilescope.ptx.rules import ADDRESS_SIZE, DECLARED_AGAIN, FILE_NAME, MISSING
 from tilescope.ptx.scope import NAMES_COMPARED, Scope
 from tilescope.ptx.source_lines import SourceLines
 from tilescope.ptx.syntax import Function, Module, Variable
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 
 _VERSION = ".version"
 _SUFFIX = ".ptx"
@@ -104,7 +104,7 @@ def _no_head(text: str) -> RuleError:
         change=None,
         line=text.count("\n", 0, before) + 1,
         column=1,
-        shown=f"`{shortened(first_line, 60)}`" if first_line else "nothing",
+        shown=f"`{shorten(first_line, 60)}`" if first_line else "nothing",
         name=first_line,
     )
 
@@ -249,7 +249,7 @@ class _ModuleReader:
         earlier = self.variables.get(name)
         is_open = earlier is None or earlier.is_extern or declared.variable.is_extern
         if name in self.functions or not is_open:
-            raise self.text.error(DECLARED_AGAIN, declared.token.start, name=shortened(name))
+            raise self.text.error(DECLARED_AGAIN, declared.token.start, name=shorten(name))
         if earlier is None or earlier.is_extern:
             self.variables[name] = declared.variable
             self.scope.declare(name, declared.variable)
@@ -281,13 +281,13 @@ class _ModuleReader:
         )
         earlier = self.functions.get(name.text)
         if name.text in self.variables or (earlier is not None and earlier.function.is_entry != is_entry):
-            raise self.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
+            raise self.text.error(DECLARED_AGAIN, name.start, name=shorten(name.text))
         if earlier is None:
             self.functions[name.text] = _FunctionDraft(function, None)
         if cursor.takes(";"):
             return
         if earlier is not None and earlier.body is not None:
-            raise self.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
+            raise self.text.error(DECLARED_AGAIN, name.start, name=shorten(name.text))
         body = self._read_body(parameters)
         self.functions[name.text] = _FunctionDraft(function, body)
 
@@ -311,7 +311,7 @@ class _ModuleReader:
             declared = read_parameter(cursor, self.numbers)
             name = declared.variable.name
             if name != "_" and scope.declares(name):
-                raise self.text.error(DECLARED_AGAIN, declared.token.start, name=shortened(name))
+                raise self.text.error(DECLARED_AGAIN, declared.token.start, name=shorten(name))
             scope.declare(name, declared.variable)
             parameters.append(declared.variable)
             if cursor.takes(")"):
@@ -357,19 +357,19 @@ class _ModuleReader:
             named = self.variables.get(name)
             if named is None and name not in self.functions:
                 nearest = nearest_name(name, islice(chain(self.variables, self.functions), NAMES_COMPARED))
-                self.problems.add(NAME.wording, address.name.start, name=shortened(name), nearest=nearest)
+                self.problems.add(NAME.wording, address.name.start, name=shorten(name), nearest=nearest)
             elif named is not None and named.space != "global" and not address.is_generic:
-                self.problems.add(POINTER_SPACE, address.name.start, name=shortened(name), space=variable.space)
+                self.problems.add(POINTER_SPACE, address.name.start, name=shorten(name), space=variable.space)
 
     def _enter_aliases(self) -> None:
         for name, original in self.aliases:
             draft = self.functions.get(original.text)
             earlier = self.functions.get(name.text)
             if earlier is not None and earlier.body is not None:
-                raise self.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
+                raise self.text.error(DECLARED_AGAIN, name.start, name=shorten(name.text))
             if draft is None:
                 nearest = nearest_name(original.text, islice(self.functions, NAMES_COMPARED))
-                self.problems.add(NAME.wording, original.start, name=shortened(original.text), nearest=nearest)
+                self.problems.add(NAME.wording, original.start, name=shorten(original.text), nearest=nearest)
             else:
                 self.functions[name.text] = draft._replace(function=replace(draft.function, name=name.text))
 

@@ -87,7 +87,7 @@ class SourceLines:
             )
         file, line, column = int(match[1]), int(match[2]), int(match[3])
         if match[6] is not None:
-            number = self._inlined(match, (file, line, column))
+            number = self._outer_line(match, (file, line, column))
         else:
             number = self._commented_line(match, (file, line, column))
         if number is not None:
@@ -103,7 +103,7 @@ class SourceLines:
         ended = bisect_left(self._assembly_ends, position)
         return begun if begun > ended else None
 
-    def _inlined(self, found: re.Match[str], place: tuple[int, int, int]) -> int | None:
+    def _outer_line(self, found: re.Match[str], place: tuple[int, int, int]) -> int | None:
         """A line of nvcc's, that was inlined into another."""
         caller_place = (int(found[6]), int(found[7]), int(found[8]))
         caller = self._latest.get(caller_place)

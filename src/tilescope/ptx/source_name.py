@@ -45,7 +45,7 @@ def source_name(entry: str) -> str:
     >>> source_name("_Z9transposePfPKfii"), source_name("_ZN2ns4gemmILi128EEEvPf"), source_name("matmul_kernel")
     ('transpose', 'ns::gemm', 'matmul_kernel')
     """
-    return _named(entry).name
+    return _demangle(entry).name
 
 
 def template_name(entry: str) -> str:
@@ -54,7 +54,7 @@ def template_name(entry: str) -> str:
     >>> template_name("_ZN2ns4gemmILi128ELb1EfEEvPf"), template_name("_Z4copyI6__halfEvPT_"), template_name("_Z3addPf")
     ('ns::gemm<128, true, float>', 'copy<__half>', 'add')
     """
-    name, place = _named(entry)
+    name, place = _demangle(entry)
     if entry[place : place + 1] != "I":
         return name
     place += 1
@@ -83,7 +83,7 @@ def _argument(entry: str, place: int) -> _Named | None:
     return None if spelling is None else _Named(spelling, place + 1)
 
 
-def _named(entry: str) -> _Named:
+def _demangle(entry: str) -> _Named:
     unread = _Named(entry, len(entry))
     if not entry.startswith(_MANGLED):
         return unread

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from tilescope.ptx.opcode import Fields, fields_of
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 
 _SHOWN_CHARACTERS = 80  # of an instruction
 
@@ -276,9 +276,9 @@ def operand_text(operand: Operand) -> str:
         case Immediate(value=value, float_bits=bits):
             return f"0f{value:08X}" if bits == 32 else f"0d{value:016X}"
         case Vector(elements=elements):
-            return f"{{{_listed(elements)}}}"
+            return f"{{{_join_operands(elements)}}}"
         case Arguments(variables=variables):
-            return f"({_listed(variables)})"
+            return f"({_join_operands(variables)})"
         case Pair(first=first, second=second):
             return f"{operand_text(first)}|{operand_text(second)}"
         case Negated(register=register):
@@ -293,14 +293,14 @@ def operand_text(operand: Operand) -> str:
             return operand.name
 
 
-def _listed(operands: tuple[Operand, ...]) -> str:
+def _join_operands(operands: tuple[Operand, ...]) -> str:
     return ", ".join(map(operand_text, operands))
 
 
 def _address_text(address: Address) -> str:
     base = operand_text(address.base)
     place = f"{base}{address.offset:+d}" if address.offset else base
-    return f"[{place}, {{{_listed(address.coordinates)}}}]" if address.coordinates else f"[{place}]"
+    return f"[{place}, {{{_join_operands(address.coordinates)}}}]" if address.coordinates else f"[{place}]"
 
 
 def named_variable(operand: Operand) -> Variable | None:
@@ -357,7 +357,7 @@ def place_in_words(source_line: str | None, ptx_line: int, text: str) -> str:
     >>> place_in_words("mm.cu:61", 310, "ld.shared.b32 %r1, [%r2];")
     'mm.cu:61, PTX line 310 (ld.shared.b32 %r1, [%r2];)'
     """
-    ptx = f"PTX line {ptx_line} ({shortened(text, _SHOWN_CHARACTERS)})"
+    ptx = f"PTX line {ptx_line} ({shorten(text, _SHOWN_CHARACTERS)})"
     return ptx if source_line is None else f"{source_line}, {ptx}"
 
 

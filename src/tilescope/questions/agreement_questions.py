@@ -18,7 +18,7 @@ from tilescope.questions.page import PageForm
 from tilescope.questions.plan_questions import LARGEST_TILE_ELEMENTS, summarize_element_path
 from tilescope.questions.question import Answer, Asked, Input, Question, refuse
 from tilescope.questions.shared_inputs import SMEM_ADDRESS, TYPE
-from tilescope.sentence import filled
+from tilescope.sentence import fill_template
 from tilescope.tensor_map import TensorMap
 from tilescope.written import number, numbers, pair, word
 
@@ -116,7 +116,7 @@ def _summarize_agreement(agreement: Agreement) -> FirstLine:
         )
     difference = agreement.difference
     count = agreement.shape[0] * agreement.shape[1]
-    sentence = filled(
+    sentence = fill_template(
         "The descriptor reads something else[[ ({cause})]]: {differing} of {count:element} differ[[, the first (mn {mn}, k "
         "{k}) written at {written}, read at {read}]].",
         {
@@ -144,7 +144,7 @@ def _correction(agreement: Agreement) -> str:
     facts = {"word": right.encode(), "said": str(right), "major": ""}
     if agreement.correction_major != agreement.major:
         facts["major"] = agreement.correction_major
-    return filled("Use {word:#018x}: {said}[[, read as {major}-major]].", facts)
+    return fill_template("Use {word:#018x}: {said}[[, read as {major}-major]].", facts)
 
 
 CHECK = Question(

@@ -23,7 +23,7 @@ from tilescope.questions.shared_inputs import (
     START,
     UNIT,
 )
-from tilescope.sentence import filled
+from tilescope.sentence import fill_template
 from tilescope.smem.access import Access
 from tilescope.smem.layout_search import FoundLayout, LayoutSearch, find_layouts
 from tilescope.smem.report import TileReport, cured_report, layout_as_written, padded_report, tile_report
@@ -93,7 +93,7 @@ def _with_search(
 def _summarize_banks(report: TileReport, search: LayoutSearch | None = None, *, may_search: bool = False) -> FirstLine:
     """The cost of every pattern, and the layout without conflicts or how to search for it."""
     costs = [
-        filled(
+        fill_template(
             _COST,
             {
                 "name": cost.name,
@@ -106,16 +106,16 @@ def _summarize_banks(report: TileReport, search: LayoutSearch | None = None, *, 
     ]
     if search is None or report.conflict_free:
         advice = _SEARCH if may_search and not report.conflict_free else ""
-        return FirstLine(filled("{costs:; }.", {"costs": tuple(costs)}), advice)
+        return FirstLine(fill_template("{costs:; }.", {"costs": tuple(costs)}), advice)
     best = search.best
     if search.conflict_free:
         return make_line("{costs:; }. Without a conflict: {label}.", costs=tuple(costs), label=best.label)
-    sentence = filled(
+    sentence = fill_template(
         "{costs:; }. No layout of {tried} tried is without a conflict; {label} has the least, {excess:wavefront} too "
         "many.",
         {"costs": tuple(costs), "tried": sum(search.tried.values()), "label": best.label, "excess": best.excess},
     )
-    return FirstLine(sentence, " ".join(search.reasons) or filled("Use {label}.", {"label": best.label}))
+    return FirstLine(sentence, " ".join(search.reasons) or fill_template("Use {label}.", {"label": best.label}))
 
 
 def _text_call(asked: Asked) -> Call[Layout]:

@@ -22,7 +22,7 @@ from tilescope.questions.map_inputs import (
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Made, Question, defaults
 from tilescope.questions.shared_inputs import SMEM_ADDRESS, START, TYPE
-from tilescope.sentence import filled
+from tilescope.sentence import fill_template
 from tilescope.tensor_map import Im2colMap, Im2colWideMap, TensorMap
 from tilescope.tma import Trace, gather4, load, trace
 from tilescope.tma.array_file import as_npy, map_of_array
@@ -149,7 +149,7 @@ def _summarize_place(trace: Trace, place: Place, *, by_address: bool) -> FirstLi
         )
     instead = ""
     if place.offset_xor_address is not None and place.offset_xor_address != place.address:
-        instead = filled(_INSTEAD, {"address": place.offset_xor_address})
+        instead = fill_template(_INSTEAD, {"address": place.offset_xor_address})
     if not by_address:
         bits = shared_bits(place.first_bit or 0, trace.tensor_map.data_type.bits)
         return element_line(place.element, place.address, instead, bits)
@@ -176,7 +176,7 @@ def _elements_of_byte(trace: Trace, first: tuple[int, int]) -> str:
 def _summarize_identification(found: Identification) -> FirstLine:
     """The place of a tile in a dump."""
     if not found.found:
-        sentence = filled(
+        sentence = fill_template(
             "The tile is not in the dump: even the best layout leaves {wrong} of {compared} bytes wrong.",
             {"wrong": found.wrong_bytes, "compared": found.compared_bytes},
         )

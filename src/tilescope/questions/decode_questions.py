@@ -19,7 +19,7 @@ from tilescope.questions.map_questions import describe_map
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
 from tilescope.questions.shared_inputs import MAJOR, TYPE
-from tilescope.sentence import counted, filled
+from tilescope.sentence import counted, fill_template
 from tilescope.sync.mbarrier import Mbarrier, MbarrierToken, barrier_readings
 from tilescope.tensor_map import MapLog, TensorMap, descriptor_bytes, inspect_tensor_map
 from tilescope.tensor_map.text.map_log import lines_in_words
@@ -217,7 +217,7 @@ def _summarize_word(readings: WordReadings, barriers: Barriers) -> FirstLine:
     descriptions += [barrier.state for barrier in barriers.values()]
     if not kinds:
         return refusal_line(
-            filled("{word:#x} is no descriptor", {"word": readings.word}), readings.readings[0].violations
+            fill_template("{word:#x} is no descriptor", {"word": readings.word}), readings.readings[0].violations
         )
     if len(kinds) == 1:
         return make_line("{word:#x} is {kind}: {said}.", word=readings.word, kind=kinds[0], said=descriptions[0])

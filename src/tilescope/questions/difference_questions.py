@@ -19,7 +19,7 @@ from tilescope.questions.map_questions import describe_map
 from tilescope.questions.opened_file import fields_of_dump
 from tilescope.questions.page import Leads, OpenedField, PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question
-from tilescope.sentence import filled
+from tilescope.sentence import fill_template
 from tilescope.tensor_map import MapArguments, MapLog, MapLogDiff, TensorMapDiff
 from tilescope.tensor_map.text.driver_answer import DRIVER_RESULT
 from tilescope.tensor_map.text.pasted_source import MapSource
@@ -47,7 +47,9 @@ def _summarize_difference(difference: TensorMapDiff) -> FirstLine:
     if difference.same:
         return make_line("The maps are the same: {map}.", map=describe_map(difference.one))
     named = [
-        filled("{name} is {one} and {other}", {"name": argument.name, "one": argument.one, "other": argument.other})
+        fill_template(
+            "{name} is {one} and {other}", {"name": argument.name, "one": argument.one, "other": argument.other}
+        )
         for argument in difference.arguments[:_MOST_NAMED]
     ]
     return make_line(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tilescope.sentence import filled
+from tilescope.sentence import fill_template
 
 if TYPE_CHECKING:
     from tilescope.errors import Violation
@@ -45,7 +45,7 @@ def make_line(template: str, **facts: object) -> FirstLine:
     >>> make_line("{stages:stage} fit.", stages=3).sentence
     '3 stages fit.'
     """
-    return FirstLine(filled(template, facts))
+    return FirstLine(fill_template(template, facts))
 
 
 def refusal_line(verdict: str, violations: Sequence[Violation]) -> FirstLine:
@@ -58,7 +58,7 @@ def refusal_line(verdict: str, violations: Sequence[Violation]) -> FirstLine:
     """
     first, *others = violations
     facts = {"verdict": verdict, "found": first.found, "limit": first.limit, "more": len(others)}
-    return FirstLine(filled(_BROKEN, facts), first.fix)
+    return FirstLine(fill_template(_BROKEN, facts), first.fix)
 
 
 def element_line(
@@ -73,7 +73,7 @@ def element_line(
     """
     row, column = element
     facts = {"row": row, "column": column, "beside": beside, "bits": bits, **place_facts(address)}
-    return FirstLine(filled(_ELEMENT, facts))
+    return FirstLine(fill_template(_ELEMENT, facts))
 
 
 def layout_line(layout: Layout, element: tuple[int, int] | None) -> FirstLine:

@@ -29,7 +29,7 @@ from tilescope.questions.first_line import FirstLine, layout_line, make_line, re
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
 from tilescope.questions.shared_inputs import ELEMENT, ELEMENT_BITS, LAYOUT_BESIDE
-from tilescope.sentence import filled
+from tilescope.sentence import fill_template
 
 LARGEST_DRAWN_ELEMENTS = 1 << 16  # on a page, of a layout, of each of two, or of threads and values
 
@@ -206,7 +206,9 @@ def _summarize_conversion(conversion: Conversion) -> FirstLine:
 
 def _summarize_no_equivalent(notation: str, reason: NoEquivalent) -> FirstLine:
     """Why a notation has no text for a layout."""
-    return refusal_line(filled("{notation} has no text for this layout", {"notation": notation}), reason.violations)
+    return refusal_line(
+        fill_template("{notation} has no text for this layout", {"notation": notation}), reason.violations
+    )
 
 
 def _summarize_every_notation(every: EveryNotation, layout: Layout) -> FirstLine:

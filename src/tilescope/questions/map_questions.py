@@ -25,7 +25,7 @@ from tilescope.questions.map_inputs import (
 )
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag
-from tilescope.sentence import filled
+from tilescope.sentence import fill_template
 from tilescope.tensor_map import AnyMap, MapArguments, MapLog, MapReport, TensorMap
 from tilescope.tensor_map.map_arguments import MAP_KINDS, ArgumentChange
 from tilescope.tensor_map.text.driver_answer import DRIVER_RESULT
@@ -152,7 +152,7 @@ def _summarize_report(report: MapReport) -> FirstLine:
 def _first_warning(warnings: Sequence[Violation]) -> str:
     if not warnings:
         return ""
-    return filled("{found}; {limit}", {"found": warnings[0].found, "limit": warnings[0].limit})
+    return fill_template("{found}; {limit}", {"found": warnings[0].found, "limit": warnings[0].limit})
 
 
 def _summarize_log(log: MapLog) -> FirstLine:
@@ -164,7 +164,7 @@ def _summarize_log(log: MapLog) -> FirstLine:
     errors = [violation for violation in first.violations if violation.severity == "error"]
     reason = next((violation for violation in errors if violation.rule != DRIVER_RESULT.name), errors[0])
     facts = {"line": first.line, "found": reason.found, "limit": reason.limit, "fix": reason.fix}
-    return FirstLine(log.summary, filled("Line {line}: {found}; {limit}. {fix}", facts))
+    return FirstLine(log.summary, fill_template("Line {line}: {found}; {limit}. {fix}", facts))
 
 
 def _summarize_fix(tensor_map: AnyMap, changes: Sequence[ArgumentChange]) -> FirstLine:
@@ -196,7 +196,7 @@ def describe_map(a: AnyMap) -> str:
         "interleave": a.interleave.name if a.interleave.slice_bytes else "",
         "swizzle": a.swizzle.name if a.swizzle.bits else "",
     }
-    return filled(_MAP, facts)
+    return fill_template(_MAP, facts)
 
 
 CHECK = Question(

@@ -31,7 +31,7 @@ from tilescope.questions.plan_questions import (
 )
 from tilescope.questions.question import PAGE_LIMIT, Answer, Asked, Input, Question, flag, refuse
 from tilescope.questions.shared_inputs import ELEMENT_TYPE, TILE
-from tilescope.sentence import filled
+from tilescope.sentence import fill_template
 from tilescope.written import extents, number, tile
 
 MAX_ROLES = 48  # on a page, in all blocks
@@ -152,7 +152,7 @@ def _summarize_simulation(simulation: Simulation) -> FirstLine:
     mistake = simulation.mistake
     if mistake is None:
         return FirstLine(simulation.sentence)
-    sentence = filled(
+    sentence = fill_template(
         "{outcome}: {found}: {consequence}.",
         {"outcome": mistake.outcome.capitalize(), "found": mistake.found, "consequence": mistake.consequence},
     )

@@ -34,7 +34,7 @@ from tilescope.questions.opened_file import fields_of_text
 from tilescope.questions.page import Code, Leads, OpenedField, PageForm, Sentences, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words, refuse
 from tilescope.questions.shared_inputs import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
-from tilescope.sentence import by, filled
+from tilescope.sentence import by, fill_template
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, numbers, pair, tile, tile_or_name
 
@@ -173,7 +173,7 @@ def _summarize_plan(report: PlanReport) -> FirstLine:
     """What to do with a tile."""
     problem = report.problem
     if not report.candidates:
-        heading = filled("No plan for {tile: x } {type}", {"tile": problem.tile, "type": problem.data_type.name})
+        heading = fill_template("No plan for {tile: x } {type}", {"tile": problem.tile, "type": problem.data_type.name})
         reasons = {str(violation): violation for refusal in report.refused for violation in refusal.violations}
         return refusal_line(heading, list(reasons.values()))
     best = report.best
@@ -220,7 +220,7 @@ def _reader_of(path: ElementPath) -> str:
 
 def _summarize_unplanned(unplanned: Unplanned) -> FirstLine:
     """Why there is no plan."""
-    return refusal_line(filled("No plan for {asked}", {"asked": unplanned.asked}), unplanned.violations)
+    return refusal_line(fill_template("No plan for {asked}", {"asked": unplanned.asked}), unplanned.violations)
 
 
 PLAN = Question(

@@ -28,7 +28,7 @@ from tilescope.questions.call import Call
 from tilescope.questions.first_line import NO_LINE, FirstLine
 from tilescope.questions.plain_argument import describe_argument
 from tilescope.rule import rule
-from tilescope.sentence import ArgumentSaid, shortened
+from tilescope.sentence import ArgumentSaid, shorten
 from tilescope.value import ADVICE, ANSWER, EXTRA, JSON_VERSION, VERSION, Row, Value
 
 Reader: TypeAlias = Callable[[str], object]  # a ValueError has two arguments: the mistake, and what to write instead
@@ -66,7 +66,7 @@ def text(said: str) -> str:
 def flag(said: str) -> bool:
     """A box to tick on a page, or an option without a value."""
     if said not in ("", "yes"):
-        raise ValueError(f"{shortened(said, 80)!r} is no tick", "yes, or nothing")
+        raise ValueError(f"{shorten(said, 80)!r} is no tick", "yes, or nothing")
     return said == "yes"
 
 

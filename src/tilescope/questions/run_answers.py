@@ -29,7 +29,7 @@ from tilescope.questions.program_questions import answer_program
 from tilescope.questions.question import Answer, Asked, Made, MadeFile, refuse
 from tilescope.questions.run_inputs import ARCHITECTURE, BLOCK, CLUSTER, GRID, MAX_STEPS, SEED, SMEM
 from tilescope.questions.run_sentences import RunProof, describe_replay, find_differences, make_first_line, prove_run
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.tma.array_file import as_npy
 
 _Array = npt.NDArray[Any]
@@ -222,7 +222,7 @@ def read_state(run: KernelRun, asked: Asked) -> RunState | None:
 def read_step(written: str) -> int:
     """The number of a step, from --at."""
     is_number = written.isascii() and written.isdigit() and len(written) <= _STEP_DIGITS
-    refuse(not is_number, f"--at {shortened(written, 40)}: a step is a number; --draw smem takes a line.")
+    refuse(not is_number, f"--at {shorten(written, 40)}: a step is a number; --draw smem takes a line.")
     return int(written)
 
 
@@ -272,7 +272,7 @@ def _list_files(said: tuple[str, ...], done: LaunchOutcome) -> tuple[MadeFile, .
                 files.append(_make_array_file(str(path), done.arrays[output.argument]))
             continue
         index = int(match["argument"])
-        refuse(index not in done.arrays, f"--save {shortened(text, 60)}: argument {index} is not an array.")
+        refuse(index not in done.arrays, f"--save {shorten(text, 60)}: argument {index} is not an array.")
         files.append(_make_array_file(match["path"], done.arrays[index]))
     return tuple(files)
 

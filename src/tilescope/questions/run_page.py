@@ -31,7 +31,7 @@ from tilescope.machine.report.run import KernelRun
 from tilescope.machine.report.verdict import judge_run
 from tilescope.machine.run_arguments import Advice
 from tilescope.machine.stepping.run_state import RunState
-from tilescope.ptx.editing import Edit, edited
+from tilescope.ptx.editing import Edit, apply_edits
 from tilescope.questions.call import Call
 from tilescope.questions.opened_file import fields_of_text
 from tilescope.questions.page import ListedLine, OpenedField, PageForm
@@ -145,7 +145,7 @@ def _answer(asked: Asked) -> Answer:
     launch = complete_launch(LaunchDescription(), asked)
     _require_small(asked, kernel, launch)
     key = (asked["ptx"], kernel.entry, repr(launch), repr(read_picture_options(asked)), str(asked.get("no_remedies")))
-    recorded = _kept(_recorded_key(asked, kernel, launch))
+    recorded = _cached_run(_recorded_key(asked, kernel, launch))
     most = _LIMITS["steps"]
     max_steps = launch.max_steps
     limited = asked.saying(
@@ -203,7 +203,7 @@ def _run_once(
 
     `said_steps` is the limit of steps in the launch file.
     """
-    done = _kept(key)
+    done = _cached_run(key)
     if done is None:
         done = run_launch(kernel, launch, read, **options)
         _keep(key, done)
@@ -215,7 +215,7 @@ def _run_once(
     return done
 
 
-def _kept(key: RunKey) -> LaunchOutcome | None:
+def _cached_run(key: RunKey) -> LaunchOutcome | None:
     """A cached run; None if there is none of this text and launch."""
     with _LOCK:
         if key in _RUNS:
@@ -291,7 +291,7 @@ def _edit_text(ptx: str, finding: Violation) -> dict[str, str] | None:
         Edit(replacement["start"], replacement["end"], replacement["text"])
         for replacement in change.get("replace_ptx", ())
     ]
-    return {"ptx": edited(ptx, edits)} if edits else None
+    return {"ptx": apply_edits(ptx, edits)} if edits else None
 
 
 def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:

@@ -18,7 +18,7 @@ from tilescope.questions.run_inputs import (
     SMEM_BLOCK,
     THREAD,
 )
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.written import numbers
 
 
@@ -33,7 +33,7 @@ def which_blocks(said: str) -> str | tuple[int, ...]:
     try:
         return numbers(said)
     except ValueError:
-        raise ValueError(f"{shortened(said, 40)!r} names no block", "0,0 or corners or all") from None
+        raise ValueError(f"{shorten(said, 40)!r} names no block", "0,0 or corners or all") from None
 
 
 RUN = Question(

@@ -14,7 +14,7 @@ from tilescope.cuda_error import known_names, unknown_names_in
 from tilescope.names import nearest_name
 from tilescope.questions.term_topics import ASKING, contained_term, mentioned_terms, term_topic
 from tilescope.rule import UNKNOWN_NAME
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.symptoms import CAUSE, Diagnosis, diagnose
 from tilescope.symptoms.ranking import Likely, is_about_a_fault
 from tilescope.symptoms.symptom_diagnosis import is_certain, score_of
@@ -109,7 +109,7 @@ def known_diagnosis(name: str) -> Diagnosis:
         nearest = nearest_name(unknown[0], known_names())
         raise UNKNOWN_NAME.error(
             argument="topic",
-            found=f"error {shortened(unknown[0])}",
+            found=f"error {shorten(unknown[0])}",
             limit="no error of CUDA's driver or runtime has that name",
             fix=f"Did you mean {nearest}?" if nearest else HOW_TO_LIST,
         )

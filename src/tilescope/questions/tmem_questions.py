@@ -11,7 +11,7 @@ from tilescope.questions.call import Call
 from tilescope.questions.first_line import FirstLine, make_line, shared_bits
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words, refuse
 from tilescope.questions.tmem_parts import named_layouts, tmem_parts
-from tilescope.sentence import filled
+from tilescope.sentence import fill_template
 from tilescope.written import number, pair
 
 TMEM_FORM = (
@@ -156,7 +156,7 @@ def _summarize_budget(budget: TmemBudget) -> FirstLine:
             "request {alloc} from tcgen05.alloc.",
             **facts,
         )
-    sentence = filled("{parts:part} do not fit: {columns} columns, tensor memory has {most}.", facts)
+    sentence = fill_template("{parts:part} do not fit: {columns} columns, tensor memory has {most}.", facts)
     return FirstLine(sentence, budget.violations[0].fix)
 
 

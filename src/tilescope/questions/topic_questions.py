@@ -38,7 +38,7 @@ from tilescope.questions.term_topics import (
     term_topic,
 )
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
-from tilescope.sentence import filled, first_sentence, shortened
+from tilescope.sentence import fill_template, first_sentence, shorten
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Symptom, diagnose
 from tilescope.symptoms.choice import is_sure
 from tilescope.symptoms.symptom_diagnosis import read_numbers, says_first_cause
@@ -113,7 +113,7 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     nearest = _nearest(name)
     raise UNKNOWN_NAME.error(
         argument="topic",
-        found=f"topic {shortened(name)!r}",
+        found=f"topic {shorten(name)!r}",
         limit="no term, rule, symptom, field, mode, data type or architecture has that name",
         fix=f"Did you mean {' or '.join(nearest)}?" if nearest else HOW_TO_LIST,
     )
@@ -314,7 +314,7 @@ def summarize_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
     if not topic.rival:
         return first
     facts = {"best": _name_of(topic), "rival": topic.rival, "first": first.sentence}
-    both = filled('Two topics fit, "{best}" and "{rival}". {first}', facts)
+    both = fill_template('Two topics fit, "{best}" and "{rival}". {first}', facts)
     return FirstLine(both, first.advice)
 
 
@@ -364,7 +364,7 @@ def _summarize_diagnosis(diagnosis: Diagnosis) -> FirstLine:
     if diagnosis.candidates and len(diagnosis.causes) > 1 and not is_likely:
         return _summarize_causes(symptom, diagnosis.causes)
     facts = {"symptom": symptom.name, "cause": cause.name, "mechanism": _first_plain_sentence(cause.mechanism)}
-    sentence = filled("{symptom}: look first at {cause}. {mechanism}", facts)
+    sentence = fill_template("{symptom}: look first at {cause}. {mechanism}", facts)
     return FirstLine(sentence, _without_code_signs(cause.fix))
 
 
@@ -382,7 +382,7 @@ def _summarize_causes(symptom: Symptom, causes: tuple[Cause, ...]) -> FirstLine:
 
 def _name_with_sentence(name: str, text: str) -> str:
     """A name and the first sentence about it."""
-    return filled("{name}: {sentence}", {"name": name, "sentence": _first_plain_sentence(text)})
+    return fill_template("{name}: {sentence}", {"name": name, "sentence": _first_plain_sentence(text)})
 
 
 def _first_plain_sentence(text: str) -> str:
@@ -422,7 +422,7 @@ def _near_words(question: str, unknown: Violation) -> NearestTopics:
     topics = tuple(_nearest(question))
     is_sentence = len(question.split()) >= SENTENCE_WORDS and unknown.found.startswith("topic ")
     reason = "No topic shares enough of these words." if is_sentence else f"{unknown.found}: {unknown.limit}."
-    return NearestTopics(shortened(question), reason, topics, "" if topics else unknown.fix)
+    return NearestTopics(shorten(question), reason, topics, "" if topics else unknown.fix)
 
 
 EXPLAIN = Question(

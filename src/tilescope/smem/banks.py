@@ -33,7 +33,7 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError, Violation, argument_type, raise_all
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
-from tilescope.sentence import counted, printed
+from tilescope.sentence import counted, format_value
 from tilescope.smem.op import SmemOp, SmemOpName
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.swizzle.permutation import compiler
@@ -246,7 +246,7 @@ def _address_array(lane_address: object) -> Addresses:
     except (ValueError, TypeError, OverflowError):
         raise _no_addresses("lanes of different lengths") from None
     if address.dtype.kind not in "iu":
-        raise _no_addresses(f"{printed(lane_address, 40)} ({address.dtype})")
+        raise _no_addresses(f"{format_value(lane_address, 40)} ({address.dtype})")
     if address.dtype == np.uint64 and address.size and address.max() >= 1 << 63:
         raise _no_addresses(f"address {int(address.max()):#x}")
     return address.astype(np.int64, copy=False)
@@ -320,13 +320,13 @@ def _lane_problems(row: SmemOp, address: Addresses, mask: Mask | None) -> Iterat
 
 def kernel(accesses: int) -> Callable[..., None] | None:
     """The compiled loop if a batch of this size repays it, else None."""
-    is_loaded = _compiled.cache_info().currsize > 0
+    is_loaded = _compiled_count.cache_info().currsize > 0
     least = NEXT_BATCH if is_loaded else FIRST_BATCH
-    return _compiled() if accesses >= least else None
+    return _compiled_count() if accesses >= least else None
 
 
 @lru_cache(maxsize=1)
-def _compiled() -> Callable[..., None] | None:
+def _compiled_count() -> Callable[..., None] | None:
     if compiler() is None:
         return None
     from tilescope.smem.wavefront_loop import count

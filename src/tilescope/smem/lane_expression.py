@@ -18,7 +18,7 @@ import re
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError, argument_type
 from tilescope.rule import rule
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.written import C_SUFFIX, INTEGER_OPERATIONS
 
 LANE_NAMES = ("lane", "lane_id", "laneid", "tid", "threadIdx.x")
@@ -86,10 +86,10 @@ def lane_values(text: str) -> tuple[int, ...]:
     if not isinstance(text, str):
         raise RuleError([argument_type("expression", text, "a text", "Use 'lane * 16', for example.")])
     if len(text) > MAX_CHARACTERS:
-        raise TOO_LONG.error(expression=_shown(text), characters=len(text), most=MAX_CHARACTERS)
+        raise TOO_LONG.error(expression=_shorten(text), characters=len(text), most=MAX_CHARACTERS)
     octal = _OCTAL.search(text)
     if octal:
-        raise OCTAL.error(expression=_shown(text), octal=octal[0], decimal=octal[0].lstrip("0") or "0")
+        raise OCTAL.error(expression=_shorten(text), octal=octal[0], decimal=octal[0].lstrip("0") or "0")
     plain = re.sub(r"[\s\0]", " ", C_SUFFIX.sub(r"\1", text)).strip()
     try:
         return tuple(_values(ast.parse(plain, mode="eval").body, plain))
@@ -105,10 +105,10 @@ def _values(node: ast.expr, text: str) -> list[int]:
     if part in LANE_NAMES:
         return list(range(WARP_LANES))
     if isinstance(node, ast.Constant) and type(node.value) is int:
-        return _bounded(text, part, [node.value] * WARP_LANES)
+        return _require_range(text, part, [node.value] * WARP_LANES)
     if isinstance(node, ast.UnaryOp) and type(node.op) in INTEGER_OPERATIONS:
         change_sign = INTEGER_OPERATIONS[type(node.op)]
-        return _bounded(text, part, [change_sign(value) for value in _values(node.operand, text)])
+        return _require_range(text, part, [change_sign(value) for value in _values(node.operand, text)])
     if isinstance(node, ast.BinOp) and type(node.op) in INTEGER_OPERATIONS:
         combine = INTEGER_OPERATIONS[type(node.op)]
         left = _values(node.left, text)
@@ -117,35 +117,35 @@ def _values(node: ast.expr, text: str) -> list[int]:
             _require_divisible(text, left, right)
         elif combine in (operator.lshift, operator.rshift):
             _require_short_shifts(text, right)
-        return _bounded(text, part, [combine(first, second) for first, second in zip(left, right, strict=True)])
-    raise _unreadable(text, repr(shortened(part, 20)))
+        return _require_range(text, part, [combine(first, second) for first, second in zip(left, right, strict=True)])
+    raise _unreadable(text, repr(shorten(part, 20)))
 
 
 def _require_divisible(text: str, dividends: list[int], divisors: list[int]) -> None:
     for lane, (dividend, divisor) in enumerate(zip(dividends, divisors, strict=True)):
         if divisor == 0:
-            raise DIVISION_BY_ZERO.error(expression=_shown(text), lane=lane, divisor=divisor)
+            raise DIVISION_BY_ZERO.error(expression=_shorten(text), lane=lane, divisor=divisor)
         if dividend < 0 or divisor < 0:
-            raise NEGATIVE_DIVISION.error(expression=_shown(text), lane=lane, dividend=dividend, divisor=divisor)
+            raise NEGATIVE_DIVISION.error(expression=_shorten(text), lane=lane, dividend=dividend, divisor=divisor)
 
 
 def _require_short_shifts(text: str, shifts: list[int]) -> None:
     for lane, shift in enumerate(shifts):
         if not 0 <= shift <= MAX_SHIFT:
-            raise LONG_SHIFT.error(expression=_shown(text), lane=lane, shift=shift, most=MAX_SHIFT)
+            raise LONG_SHIFT.error(expression=_shorten(text), lane=lane, shift=shift, most=MAX_SHIFT)
 
 
-def _bounded(text: str, part: str, values: list[int]) -> list[int]:
+def _require_range(text: str, part: str, values: list[int]) -> list[int]:
     bits = max(map(abs, values)).bit_length()
     most_bits = MAX_NUMBER.bit_length() - 1
     if bits > most_bits:
-        raise LARGE_NUMBER.error(expression=_shown(text), part=shortened(part, 20), bits=bits, most_bits=most_bits)
+        raise LARGE_NUMBER.error(expression=_shorten(text), part=shorten(part, 20), bits=bits, most_bits=most_bits)
     return values
 
 
 def _unreadable(text: str, unread: str) -> RuleError:
-    return LANE_EXPRESSION.error(expression=_shown(text), unread=unread, lane_names=LANE_NAMES)
+    return LANE_EXPRESSION.error(expression=_shorten(text), unread=unread, lane_names=LANE_NAMES)
 
 
-def _shown(text: str) -> str:
-    return shortened(text, 60)
+def _shorten(text: str) -> str:
+    return shorten(text, 60)

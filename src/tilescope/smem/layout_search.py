@@ -177,7 +177,7 @@ def find_layouts(
     """
     patterns = access_list(accesses)
     plain = _plain_tile(tile, element_bits)
-    search = _searched(patterns, plain, max_padding_bytes)
+    search = _search_plain(patterns, plain, max_padding_bytes)
     if search.conflict_free:
         return search
     return replace(search, other_lanes=next(_dealt_otherwise(patterns, plain, search), None))
@@ -194,12 +194,12 @@ def _dealt_otherwise(patterns: list[Access], plain: Layout, found: LayoutSearch)
                 dealt = Access.named(f"{access.op.name} lanes {lanes}", tile, plain.element_bits)
             except RuleError:
                 continue
-            other = _searched([*patterns[:number], dealt, *patterns[number + 1 :]], plain, found.max_padding_bytes)
+            other = _search_plain([*patterns[:number], dealt, *patterns[number + 1 :]], plain, found.max_padding_bytes)
             if other.conflict_free:
                 yield other
 
 
-def _searched(patterns: list[Access], plain: Layout, max_padding_bytes: int) -> LayoutSearch:
+def _search_plain(patterns: list[Access], plain: Layout, max_padding_bytes: int) -> LayoutSearch:
     """The best layouts for the patterns as they are."""
     _, row_bytes = tile_bytes(plain.as_rows().shape, plain.element_bits)
     max_padding_bytes = integer("max_padding_bytes", max_padding_bytes, 0, _MAX_PADDING_BYTES)
@@ -305,7 +305,7 @@ def _family_counts(family: Family, walk: _Walk, layouts: list[Layout], row_bytes
     totals = []
     for first in range(0, len(layouts), batch):
         here = layouts[first : first + batch]
-        physical = np.concatenate([_moved(family, walk.op, addresses, layout, row_bytes) for layout in here])
+        physical = np.concatenate([_place_offsets(family, walk.op, addresses, layout, row_bytes) for layout in here])
         masks = None if kind_masks is None else np.tile(kind_masks, (len(here), 1))
         counts = count_wavefronts(walk.op, physical, masks)
         totals.append(counts.reshape(len(here), len(addresses)) @ kinds.occurrences)
@@ -343,7 +343,7 @@ def _kinds(family: Family, address: Addresses, mask: Mask | None, row_bytes: int
     )
 
 
-def _moved(family: Family, op: SmemOp, offset: Addresses, layout: Layout, row_bytes: int) -> Addresses:
+def _place_offsets(family: Family, op: SmemOp, offset: Addresses, layout: Layout, row_bytes: int) -> Addresses:
     """The offsets placed on one of the family's layouts; swizzled or padded plain tiles need no more than this."""
     if family == "xor":
         return layout.swizzle.apply(offset).astype(np.int64, copy=False)

@@ -23,7 +23,7 @@ from typing import Literal
 
 from tilescope.reading import known_row
 from tilescope.rule import rule
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.value import Row
 
 BANKS = 32
@@ -99,7 +99,7 @@ class SmemOp(Row):
         ('cp.async.16', 'cp.async.4', 'cp.async.8')
         """
         if isinstance(name, str) and _PAST_L1.match(name.strip().casefold()):
-            raise COPY_PAST_L1.error(operation=shortened(name), change={"op": "cp.async.16"})
+            raise COPY_PAST_L1.error(operation=shorten(name), change={"op": "cp.async.16"})
         return known_row(SmemOp, "operation", "op", name, SMEM_OP, plain=_canonical)
 
     @property

@@ -24,7 +24,7 @@ from tilescope.errors import RuleError, raise_all
 from tilescope.layout import Layout, Modes
 from tilescope.mma.fragment import Fragment
 from tilescope.rule import rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.smem.op import SmemOp
 from tilescope.swizzle import CHUNK_BYTES
 
@@ -339,7 +339,7 @@ def _widest(element: npt.NDArray[np.int64], bits: int, columns: int, direction: 
 
 def no_element_load(element_bits: object) -> RuleError:
     """The error for single elements of a width that no lane loads."""
-    return ELEMENT_LOAD.error(width=printed(element_bits), element_bits=element_bits)
+    return ELEMENT_LOAD.error(width=format_value(element_bits), element_bits=element_bits)
 
 
 def tile_bytes(tile: tuple[int, int], element_bits: int) -> tuple[int, int]:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.swizzle import SMEM_LINE_BYTES
-from tilescope.swizzle.line_streaming import compiled
+from tilescope.swizzle.line_streaming import compile_loop
 
 Loop = TypeVar("Loop", bound=Callable[..., object])
 Addresses = npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ LINE_SHIFT = SMEM_LINE_BYTES.bit_length() - 1
 
 
 def _machine_code(loop: Loop) -> Loop:
-    code: Any = compiled(loop)
+    code: Any = compile_loop(loop)
     return code  # type: ignore[no-any-return]
 
 

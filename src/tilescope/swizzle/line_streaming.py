@@ -94,7 +94,7 @@ def _stream(source: int, target: int, order: npt.NDArray[np.intp], length_bytes:
     fence()
 
 
-def compiled(loop: Callable[..., _Result], *signature: _Numba) -> Callable[..., _Result]:
+def compile_loop(loop: Callable[..., _Result], *signature: _Numba) -> Callable[..., _Result]:
     """The loop as machine code that leaves other threads running; without a signature, made for its first arguments."""
     make: Any = njit  # its types know fewer ways to call it
     try:
@@ -103,4 +103,4 @@ def compiled(loop: Callable[..., _Result], *signature: _Numba) -> Callable[..., 
         return make(*signature, nogil=True)(loop)  # type: ignore[no-any-return]
 
 
-stream = compiled(_stream, void(intp, intp, types.Array(intp, 1, "C"), intp))
+stream = compile_loop(_stream, void(intp, intp, types.Array(intp, 1, "C"), intp))

@@ -347,9 +347,9 @@ class Swizzle(Row):
         >>> Swizzle.named("32B").swizzle(bytes(range(256)))[128:160:16]
         b'\x90\x80'
         """
-        from tilescope.swizzle.permutation import permuted
+        from tilescope.swizzle.permutation import permute_bytes
 
-        return permuted(self, data, address, out=out, threads=threads)
+        return permute_bytes(self, data, address, out=out, threads=threads)
 
     def unswizzle(self, data: Any, address: int = 0, *, out: Any = None, threads: int = 1) -> Any:
         """Shared memory from `address` on, back in logical order. Every mode is its own inverse.
@@ -358,9 +358,9 @@ class Swizzle(Row):
         >>> mode.unswizzle(mode.swizzle(b"0123456789abcdef" * 64)) == b"0123456789abcdef" * 64
         True
         """
-        from tilescope.swizzle.permutation import permuted
+        from tilescope.swizzle.permutation import permute_bytes
 
-        return permuted(self, data, address, out=out, threads=threads)
+        return permute_bytes(self, data, address, out=out, threads=threads)
 
     def _require_whole_chunks(self) -> None:
         if self.bits and (self.base < 4 or self.block_bytes > SMEM_LINE_BYTES):

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import RuleError, Violation, argument_type
-from tilescope.reading import attempted, integer
+from tilescope.reading import integer, try_read
 from tilescope.rule import rule
 from tilescope.value import read_only
 
@@ -106,15 +106,15 @@ class AddressMap(Hashable, Protocol):
     def apply(self, address: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]: ...
 
 
-def permuted(mode: AddressMap, data: object, address: object, *, out: object, threads: object) -> bytes | AnyArray:
+def permute_bytes(mode: AddressMap, data: object, address: object, *, out: object, threads: object) -> bytes | AnyArray:
     """The bytes of `data`, which is at `address`, at the places of the mode.
 
     Bytes give bytes, arrays keep shape and dtype; with `out` the result is written there.
     """
     source = _contiguous(data)
     problems = [] if out is None else out_problems(out, source.nbytes)
-    workers = attempted(problems, 1, integer, "threads", threads, 1)
-    start = attempted(problems, None, integer, "address", address, 0)
+    workers = try_read(problems, 1, integer, "threads", threads, 1)
+    start = try_read(problems, None, integer, "address", address, 0)
     if start is not None:
         problems += _closure_problems(mode, start, source.nbytes)
     if problems or start is None:

@@ -6,7 +6,7 @@ import re
 
 from tilescope.reading import plain_int
 from tilescope.rule import rule
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 
 XOR_SWIZZLE = rule(
     "xor-swizzle",
@@ -59,7 +59,7 @@ def written_triple(text: str) -> tuple[int, int, int] | None:
         return None
     triple = re.fullmatch(r"\s*(\d{1,4})\s*,\s*(\d{1,4})\s*,\s*(-?\d{1,4})\s*[)>]?\s*", text[bracket.end() :])
     if triple is None:
-        raise XOR_TRIPLE.error(text=shortened(text, 40))
+        raise XOR_TRIPLE.error(text=shorten(text, 40))
     bits, base, shift = map(int, triple.groups())
     return bits, base, shift
 

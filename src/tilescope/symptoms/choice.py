@@ -178,8 +178,8 @@ def candidates(asked: Asked) -> list[Candidate]:
             "neighbours": neighbours.get(family(name), 0.0),
             "phrases": by_phrases.get(name, 0.0),
             "phrases first": next(iter(by_phrases), "") == name,
-            "covered": _covered(name, all_words),
-            "joined": _joined(name, all_words) if asks and name in CAUSE else 0.0,
+            "covered": _phrase_coverage(name, all_words),
+            "joined": _topic_coverage(name, all_words) if asks and name in CAUSE else 0.0,
             "symptom": name in SYMPTOM,
             "term of a fault": is_term and is_fault,
             "term of a subject": is_term and not is_fault,
@@ -283,13 +283,13 @@ def _phrase_scores(words: Collection[str]) -> dict[str, float]:
     return scores
 
 
-def _covered(name: str, words: frozenset[str]) -> float:
+def _phrase_coverage(name: str, words: frozenset[str]) -> float:
     """The share of the words' weight that the best phrase has of those that are there whole."""
     there = (sum(map(_weight, phrase)) for phrase in _phrases().get(name, ()) if phrase <= words)
     return max(there, default=0.0) / (sum(map(_weight, words)) or 1.0)
 
 
-def _joined(name: str, words: frozenset[str]) -> float:
+def _topic_coverage(name: str, words: frozenset[str]) -> float:
     """The share of the words' weight that phrases and sentences about a topic have: of a question, both of its nouns."""
     shared = words & _all_words()[name]
     return sum(map(_weight, shared)) / (sum(map(_weight, words)) or 1.0)

@@ -114,7 +114,7 @@ def line_words(words: Collection[str]) -> LineWords:
     >>> len(line_words({"setmaxnreg"}).with_word["setmaxnreg"]) > 1
     True
     """
-    stored = _stored()
+    stored = _load_entry()
     texts = stored["words"]
     return LineWords(
         **stored["head"], with_word={word: [*map(int, texts[word].split())] for word in words if word in texts}
@@ -122,6 +122,6 @@ def line_words(words: Collection[str]) -> LineWords:
 
 
 @cache
-def _stored() -> Entry:
+def _load_entry() -> Entry:
     stored: Entry = json.loads(files(__package__).joinpath("line_words.json").read_bytes())
     return stored

@@ -22,9 +22,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from tilescope.arithmetic import ceil_div
 from tilescope.errors import RuleError, Violation, Wording, raise_all
-from tilescope.reading import attempted, plain_int
+from tilescope.reading import plain_int, try_read
 from tilescope.rule import rule
-from tilescope.sentence import counted, printed, printed_hex
+from tilescope.sentence import counted, format_hex, format_value
 from tilescope.sync.thread_limits import BLOCK_THREADS, MAX_BLOCKS
 from tilescope.tensor_map.limits import TRANSACTION_END_BYTES
 from tilescope.value import Value
@@ -136,10 +136,10 @@ class Mbarrier(Value):
     def __init__(self, count: int, *, phase: int = 0, pending: int | None = None, tx_bytes: int = 0) -> None:
         problems: list[Violation] = []
         counts = _COUNT if pending is None else _PENDING  # arrive_drop may leave none
-        expected = attempted(problems, 0, counts.read, "count", count)
-        parity = attempted(problems, 0, _PHASE.read, "phase", phase)
-        missing = expected if pending is None else attempted(problems, 0, _PENDING.read, "pending", pending)
-        outstanding = attempted(problems, 0, _TX_BYTES.read, "tx_bytes", tx_bytes)
+        expected = try_read(problems, 0, counts.read, "count", count)
+        parity = try_read(problems, 0, _PHASE.read, "phase", phase)
+        missing = expected if pending is None else try_read(problems, 0, _PENDING.read, "pending", pending)
+        outstanding = try_read(problems, 0, _TX_BYTES.read, "tx_bytes", tx_bytes)
         raise_all(problems)
         object.__setattr__(self, "count", expected)
         object.__setattr__(self, "phase", parity)
@@ -313,7 +313,7 @@ class _Range(NamedTuple):
         number = plain_int(value)
         if number is None or not self.least <= number <= self.most:
             facts: dict[str, Any] = {name: value}
-            raise self.wording.error(name=name, shown=printed(value), least=self.least, most=self.most, **facts)
+            raise self.wording.error(name=name, shown=format_value(value), least=self.least, most=self.most, **facts)
         return number
 
 
@@ -329,7 +329,7 @@ def _word(value: object) -> int:
     """64 bits."""
     number = plain_int(value)
     if number is None or not 0 <= number < 1 << 64:
-        shown = printed(value) if number is None else printed_hex(number)
+        shown = format_value(value) if number is None else format_hex(number)
         raise NO_WORD.error(shown=shown, word=value)
     return number
 

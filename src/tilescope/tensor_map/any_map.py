@@ -18,7 +18,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import TensorMapError, Violation, unknown_name
 from tilescope.swizzle import Swizzle
 from tilescope.tensor_map.examination import Examined, Reader
-from tilescope.tensor_map.map_descriptor import encoded
+from tilescope.tensor_map.map_descriptor import encode_map
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
 from tilescope.tensor_map.record import MapRecord, MapSubject
 from tilescope.tensor_map.replacement import replacement_fields
@@ -83,7 +83,7 @@ class AnyMap(Value):
         >>> TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B").encode().hex()[16:24]
         '10650000'
         """
-        return encoded(self._record)
+        return encode_map(self._record)
 
     def replace(self, **fields: Any) -> Self:
         """The map after tensormap.replace (or, if only the address changes, cuTensorMapReplaceAddress).

@@ -22,7 +22,7 @@ from tilescope.data_type import ARRAY_TYPE, DataType
 from tilescope.errors import RuleError, TensorMapError, Violation
 from tilescope.reading import integers
 from tilescope.rule import rule
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.tensor_map.checking import TMA_ARCHITECTURES
 from tilescope.tensor_map.limits import MAX_RANK, WIDE_ALIGNMENT_BYTES
 from tilescope.tensor_map.rules.tensor_rules import RANK
@@ -122,7 +122,7 @@ class Description(NamedTuple):
     problems: tuple[Violation, ...]
 
 
-def described(array: object, box_shape: object, address: int | None, options: Mapping[str, object]) -> Description:
+def describe_array(array: object, box_shape: object, address: int | None, options: Mapping[str, object]) -> Description:
     """The array as a map sees it; `options` are arguments of TensorMap too."""
     facts = metadata(array)
     data_type = DataType.named(options.get("data_type", facts.data_type)).tma
@@ -162,7 +162,7 @@ def metadata(array: object) -> Metadata:
         except RuleError:
             raise
         except Exception as error:  # noqa: BLE001  a foreign array may raise anything
-            refused = f"{type(error).__name__}: {shortened(str(error))}"
+            refused = f"{type(error).__name__}: {shorten(str(error))}"
         else:
             if facts is not None:
                 return facts
@@ -267,7 +267,7 @@ def _element(dtype: object) -> DataType:
     except RuleError as error:
         if error.violations[0].rule == ARRAY_TYPE.name:
             raise TensorMapError(error.violations) from None
-        raise TensorMapError([_UNKNOWN_TYPE.violation(type=shortened(str(dtype)))]) from None
+        raise TensorMapError([_UNKNOWN_TYPE.violation(type=shorten(str(dtype)))]) from None
 
 
 def _problems(whole: Metadata, data_type: DataType, box: tuple[int, ...]) -> Iterator[Violation]:

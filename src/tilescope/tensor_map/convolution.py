@@ -188,7 +188,7 @@ def _forward(read: _Convolution, count: int, direction: Pass) -> Walk:
         element_strides=(1, *read.steps[::-1], 1),
         lower_corner=tuple(-pad for pad in read.pads[::-1]),
         upper_corner=tuple(pad - reach for pad, reach in ends),
-        offsets=_nested([[tap * gap for tap in range(taps)] for taps, gap in reached]),
+        offsets=_tap_offsets([[tap * gap for tap in range(taps)] for taps, gap in reached]),
         output_shape=(read.n, *read.output),
         stride=read.steps,
         gemm=(count, taken, pixels) if direction == "wgrad" else (pixels, count, taken),
@@ -204,18 +204,18 @@ def _backward(read: _Convolution, count: int) -> Walk:
         element_strides=(1, *read.steps[::-1], 1),
         lower_corner=tuple(pad - reach for pad, reach in ends),
         upper_corner=tuple(-pad for pad in read.pads[::-1]),
-        offsets=_nested([[tap * gap for tap in reversed(range(taps))] for taps, gap in reached]),
+        offsets=_tap_offsets([[tap * gap for tap in reversed(range(taps))] for taps, gap in reached]),
         output_shape=(read.n, *read.sizes),
         stride=read.steps,
         gemm=(read.n * prod(read.sizes), read.c, prod(read.taps) * count),
     )
 
 
-def _nested(ahead: list[list[int]], *outer: int) -> Offsets:
+def _tap_offsets(ahead: list[list[int]], *outer: int) -> Offsets:
     """The offsets of every tap, nested like the taps, innermost dimension first: those of each dimension, combined."""
     if not ahead:
         return outer
-    return tuple(_nested(ahead[1:], offset, *outer) for offset in ahead[0])
+    return tuple(_tap_offsets(ahead[1:], offset, *outer) for offset in ahead[0])
 
 
 def _positive(argument: str, value: object) -> int:

@@ -19,23 +19,23 @@ _MODULE_IN_EXPRESSION = re.compile(
 )  # tma.array_file of ts.tma.array_file.tile_of
 
 
-def demonstrated(rule: Rule, example: Example | None) -> tuple[Violation, ...]:
+def demonstrate(rule: Rule, example: Example | None) -> tuple[Violation, ...]:
     """Violations of `rule` that the example causes: none for its passing example, some for its failing one.
 
     >>> box_range = Rule.named("box-range")
-    >>> demonstrated(box_range, box_range.passing)
+    >>> demonstrate(box_range, box_range.passing)
     ()
-    >>> demonstrated(box_range, box_range.failing)[0].fix
+    >>> demonstrate(box_range, box_range.failing)[0].fix
     'Use 256 and more copies.'
     """
     try:
-        result = _said(example)
+        result = _list_violations(example)
     except RuleError as error:
         result = error.violations
     return tuple(entry for entry in result if isinstance(entry, Violation) and entry.rule == rule.name)
 
 
-def _said(example: Example | None) -> Iterable[object]:
+def _list_violations(example: Example | None) -> Iterable[object]:
     """What the example gives; only sequences can hold violations."""
     if example is None:
         return ()

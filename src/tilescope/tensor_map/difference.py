@@ -91,11 +91,11 @@ def entries_of(kind: str, arguments: Mapping[str, object]) -> dict[str, str]:
         if isinstance(value, tuple):
             shown |= {f"{name}[{place}]": str(entry) for place, entry in enumerate(value)}
         else:
-            shown[name] = _shown(name, value)
+            shown[name] = _format_field(name, value)
     return shown
 
 
-def _shown(name: str, value: object) -> str:
+def _format_field(name: str, value: object) -> str:
     if isinstance(value, Row):
         return value.name
     return hex(value) if name == "address" and isinstance(value, int) else str(value)

@@ -159,7 +159,7 @@ class _Settled(NamedTuple):
     checks: tuple[Check, ...]  # those that concern the map
 
 
-def examined(kind: type[MapRecord], given: Given) -> Examined:
+def examine(kind: type[MapRecord], given: Given) -> Examined:
     """The arguments of a kind of map, and their mistakes."""
     settled = _settled_by(kind.subject, given)
     violations: list[Violation] = []
@@ -224,13 +224,13 @@ def _without_entries(record: MapRecord, untold: set[str]) -> set[str]:
 def _settled_by(subject: MapSubject, given: Given) -> _Settled:
     written = _options_in(given)
     try:
-        return _settled(subject, *written)
+        return _settle_options(subject, *written)
     except (TypeError, ValueError):  # an option that is no key of a cache
-        return _settled.__wrapped__(subject, *written)
+        return _settle_options.__wrapped__(subject, *written)
 
 
 @lru_cache(maxsize=4096, typed=True)
-def _settled(subject: MapSubject, *written: object) -> _Settled:
+def _settle_options(subject: MapSubject, *written: object) -> _Settled:
     """What options written like this decide; those that cannot be read stay in `left`, to be refused in their turn."""
     left = dict(READERS[subject])
     rows: dict[str, Any] = {}

@@ -158,7 +158,7 @@ def _read(blob: bytes) -> _Reading:
     form = format_of(word)
     values = form.decode(word)
     arguments = arguments_of(values)
-    violations = _unnamed(arguments, values)
+    violations = _find_unknown_codes(arguments, values)
     described = None
     expected = word
     if not violations:
@@ -171,14 +171,14 @@ def _read(blob: bytes) -> _Reading:
             expected = int.from_bytes(described.encode(), "little")
             if expected == word:  # what the driver writes for a map is that map
                 return _Reading(form, word, described, violations)
-    violations = [*_unknown_bits(form, word, values["rank"]), *violations, *_derived(form, word, expected)]
+    violations = [*_unknown_bits(form, word, values["rank"]), *violations, *_find_foreign_fields(form, word, expected)]
     if word >> SIZE_FLAG_BIT & 1:
         violations.append(_size_flag(described))
     is_refused = any(violation.severity == "error" for violation in violations)
     return _Reading(form, word, None if is_refused else described, violations)
 
 
-def _unnamed(arguments: Mapping[str, object], values: Mapping[str, int]) -> list[Violation]:
+def _find_unknown_codes(arguments: Mapping[str, object], values: Mapping[str, int]) -> list[Violation]:
     """Codes without a meaning."""
     wrong = [
         DESCRIPTOR_CODES.violation(field=name, code=values[name])
@@ -207,7 +207,7 @@ def _unknown_bits(form: WordFormat, word: int, rank: int) -> Iterator[Violation]
         yield _BITS_BEYOND_RANK.violation(count=len(unused), rank=rank)
 
 
-def _derived(form: WordFormat, word: int, expected: int) -> Iterator[Violation]:
+def _find_foreign_fields(form: WordFormat, word: int, expected: int) -> Iterator[Violation]:
     """Fields that the driver would have written differently for the map that the others describe."""
     for field in form.fields:
         if (word ^ expected) & field.mask:

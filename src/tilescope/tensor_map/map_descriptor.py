@@ -54,7 +54,7 @@ _NAMES = {  # in the order of their codes
 }
 
 
-def _coded(names: Sequence[str]) -> Callable[[int], str]:
+def _name_of_code(names: Sequence[str]) -> Callable[[int], str]:
     """The value of a code: the name at that index."""
 
     def says(code: int) -> str:
@@ -68,17 +68,17 @@ def _repeat_in_words(value: int) -> str:
 
 
 # A field: its name, its first and its last bit.
-_IM2COL = WordField("im2col", 64, 64, says=_coded(("tiled", "im2col")))
+_IM2COL = WordField("im2col", 64, 64, says=_name_of_code(("tiled", "im2col")))
 _RANK = WordField("rank", 64 + 4, 64 + 6, first=1, says=partial(counted, noun="dimension"))
 _OPTIONS = (
     _IM2COL,
     _RANK,
-    WordField("data_type", 64 + 7, 64 + 10, says=_coded([_TYPES[code, 0] for code in range(11)])),
-    WordField("interleave", 64 + 11, 64 + 12, says=_coded(_NAMES["interleave"])),
-    WordField("swizzle", 64 + 13, 64 + 14, says=_coded(_NAMES["swizzle"])),
-    WordField("oob_fill", 64 + 15, 64 + 15, says=_coded(_NAMES["oob_fill"])),
-    WordField("tf32", 64 + 16, 64 + 16, says=_coded(("as it is", "rounded to tf32"))),
-    WordField("l2_promotion", 64 + 17, 64 + 18, says=_coded(_NAMES["l2_promotion"])),
+    WordField("data_type", 64 + 7, 64 + 10, says=_name_of_code([_TYPES[code, 0] for code in range(11)])),
+    WordField("interleave", 64 + 11, 64 + 12, says=_name_of_code(_NAMES["interleave"])),
+    WordField("swizzle", 64 + 13, 64 + 14, says=_name_of_code(_NAMES["swizzle"])),
+    WordField("oob_fill", 64 + 15, 64 + 15, says=_name_of_code(_NAMES["oob_fill"])),
+    WordField("tf32", 64 + 16, 64 + 16, says=_name_of_code(("as it is", "rounded to tf32"))),
+    WordField("l2_promotion", 64 + 17, 64 + 18, says=_name_of_code(_NAMES["l2_promotion"])),
     WordField("repeat_bytes", 9 * 64, 10 * 64 - 1, says=_repeat_in_words),
 )
 _NUMBERS = (
@@ -194,7 +194,7 @@ def is_encodable(a: MapFacts) -> bool:
     return a.arch.name == _ENCODED_ARCH and a.subject != "wide"
 
 
-def encoded(a: MapRecord) -> bytes:
+def encode_map(a: MapRecord) -> bytes:
     """The 128 bytes of a map, as the driver writes them on sm_90."""
     if not is_encodable(a):
         wording = _WIDE_MAP_MEASURED if a.subject == "wide" else ENCODE_MEASURED
@@ -254,25 +254,25 @@ def arguments_of(values: Mapping[str, int]) -> dict[str, Any]:
     for name, names in _NAMES.items():
         code = values[name]
         arguments[name] = names[code] if code < len(names) else None
-    low_strides = _held(values, "strides_bytes[{}]", rank - 1)
-    high_strides = _held(values, "strides_bytes[{}] high", rank - 1)
+    low_strides = _list_entries(values, "strides_bytes[{}]", rank - 1)
+    high_strides = _list_entries(values, "strides_bytes[{}] high", rank - 1)
     arguments |= {
         "address": values["address"],
-        "dims": _held(values, "dims[{}]", rank),
-        "element_strides": _held(values, "element_strides[{}]", rank),
+        "dims": _list_entries(values, "dims[{}]", rank),
+        "element_strides": _list_entries(values, "element_strides[{}]", rank),
         "strides_bytes": tuple(map(add, low_strides, high_strides)),
     }
     if not values["im2col"]:
-        return arguments | {"box": _held(values, "box[{}]", rank)}
+        return arguments | {"box": _list_entries(values, "box[{}]", rank)}
     return arguments | {
-        "lower_corner": _held(values, "lower_corner[{}]", rank - 2),
-        "upper_corner": _held(values, "upper_corner[{}]", rank - 2),
+        "lower_corner": _list_entries(values, "lower_corner[{}]", rank - 2),
+        "upper_corner": _list_entries(values, "upper_corner[{}]", rank - 2),
         "channels_per_pixel": values["channels_per_pixel"],
         "pixels_per_column": values["pixels_per_column"],
     }
 
 
-def _held(values: Mapping[str, int], name: str, count: int) -> tuple[int, ...]:
+def _list_entries(values: Mapping[str, int], name: str, count: int) -> tuple[int, ...]:
     """The entries of a sequence."""
     return tuple([values[entry] for entry in _entry_names(name, count)])
 

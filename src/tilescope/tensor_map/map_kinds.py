@@ -30,9 +30,9 @@ from tilescope.errors import TensorMapError, Violation
 from tilescope.reading import integers, known_name
 from tilescope.swizzle import Swizzle, SwizzleName
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.array import described
+from tilescope.tensor_map.array import describe_array
 from tilescope.tensor_map.convolution import PASSES, Pass, walk_of
-from tilescope.tensor_map.examination import ARGUMENT_LENGTH, READERS, Reader, examined
+from tilescope.tensor_map.examination import ARGUMENT_LENGTH, READERS, Reader, examine
 from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
 from tilescope.tensor_map.record import ColumnRecord, Im2colRecord, MapSubject, TiledRecord, WideMode, WideRecord
 from tilescope.tensor_map.rules.tensor_rules import RANK, STRIDE_RANGE
@@ -85,7 +85,7 @@ class TensorMap(AnyMap):
             "address": address,
             "arch": arch,
         }
-        self._make(examined(TiledRecord, arguments))
+        self._make(examine(TiledRecord, arguments))
 
     @classmethod
     def check(
@@ -121,7 +121,7 @@ class TensorMap(AnyMap):
             "address": address,
             "arch": arch,
         }
-        return examined(TiledRecord, arguments).violations
+        return examine(TiledRecord, arguments).violations
 
     @classmethod
     def from_array(
@@ -136,7 +136,7 @@ class TensorMap(AnyMap):
         >>> TensorMap.from_array(numpy.zeros((128, 64), "float16"), (8, 64), swizzle="128B", address=0).box
         (64, 8)
         """
-        arguments, problems = described(array, box_shape, address, options)
+        arguments, problems = describe_array(array, box_shape, address, options)
         if problems:
             about_array = {RANK.name, ARGUMENT_LENGTH.name, STRIDE_RANGE.name}  # reported already, in the array's terms
             others = cls.check(**arguments) if arguments else ()
@@ -224,7 +224,7 @@ class Im2colMap(ColumnMap):
             "address": address,
             "arch": arch,
         }
-        self._make(examined(Im2colRecord, arguments))
+        self._make(examine(Im2colRecord, arguments))
 
     @classmethod
     def check(
@@ -262,7 +262,7 @@ class Im2colMap(ColumnMap):
             "address": address,
             "arch": arch,
         }
-        return examined(Im2colRecord, arguments).violations
+        return examine(Im2colRecord, arguments).violations
 
     @classmethod
     def for_convolution(  # noqa: PLR0917  n, h, w, c, r, s: the order in which convolutions are written
@@ -357,7 +357,7 @@ class Im2colWideMap(ColumnMap):
             "address": address,
             "arch": arch,
         }
-        self._make(examined(WideRecord, arguments))
+        self._make(examine(WideRecord, arguments))
 
     @classmethod
     def check(
@@ -397,7 +397,7 @@ class Im2colWideMap(ColumnMap):
             "address": address,
             "arch": arch,
         }
-        return examined(WideRecord, arguments).violations
+        return examine(WideRecord, arguments).violations
 
 
 @dataclass(frozen=True, slots=True)

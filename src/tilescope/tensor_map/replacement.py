@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tilescope.arch import architectures_with
 from tilescope.errors import TensorMapError, Violation, unknown_name
-from tilescope.reading import attempted, integers
+from tilescope.reading import integers, try_read
 from tilescope.rule import rule
 from tilescope.tensor_map.limits import (
     ADDRESS_END,
@@ -216,7 +216,7 @@ def replacement_fields(a: MapRecord, arguments: Container[str], fields: Mapping[
         problems.append(_REPLACE_ARCH.violation(arch=a.arch.name))
     unread: list[Violation] = []  # what is no sequence of integers is refused where the map is made
     no_dims: tuple[int, ...] = ()
-    if _DIM_END in attempted(unread, no_dims, integers, "dims", fields.get("dims", ())):
+    if _DIM_END in try_read(unread, no_dims, integers, "dims", fields.get("dims", ())):
         problems.append(_REPLACE_EXTENT.violation(dim=_DIM_END))
     if problems:
         raise TensorMapError(problems)

@@ -29,6 +29,6 @@ PADDED = _FOUR_BITS | {"swizzle": "128B", "arch": "sm_100"}
 SIX_BITS = PADDED | {"data_type": "16u6_align16b", "strides_bytes": (3072,)}
 
 
-def copied(direction: str, *coords: int, **more: object) -> Sample:
+def copy_sample(direction: str, *coords: int, **more: object) -> Sample:
     """A copy in an example, with its map."""
     return {"copy": {"direction": direction, "coords": coords} | more}

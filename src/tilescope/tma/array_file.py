@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.rule import UNKNOWN_NAME, rule
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.array import ARRAY_BOX, metadata
@@ -119,16 +119,16 @@ def read_array(path: str | Path) -> Array:
     with Path(path).open("rb") as file:
         if file.read(2) == b"PK":
             raise _NPY_ARCHIVE.error(file=str(path))
-    return _saved(path, str(path), memory_mapped=True)
+    return _read_saved(path, str(path), memory_mapped=True)
 
 
-def _saved(file: str | Path | IO[bytes], name: str, *, memory_mapped: bool = False) -> Array:
+def _read_saved(file: str | Path | IO[bytes], name: str, *, memory_mapped: bool = False) -> Array:
     """The array that np.save wrote to a file."""
     try:
         array: Array = np.load(file, allow_pickle=False, mmap_mode="r" if memory_mapped else None)
     except (ValueError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError) as error:
         wording = _NPY_OF_E5M2 if "'<f1'" in str(error) else NPY_FILE.wording
-        reason = shortened(str(error), 60) if _has_magic(file) else "it does not begin as one, with \\x93NUMPY"
+        reason = shorten(str(error), 60) if _has_magic(file) else "it does not begin as one, with \\x93NUMPY"
         raise wording.error(file=name, reason=reason) from None
     return array
 
@@ -148,7 +148,7 @@ def saved_array(content: bytes, name: str) -> Array:
     >>> saved_array(as_npy(np.zeros((2, 3), "f2")), "zeros.npy").shape
     (2, 3)
     """
-    return _saved(BytesIO(content), name)
+    return _read_saved(BytesIO(content), name)
 
 
 def as_npy(array: Array) -> bytes:
@@ -225,7 +225,7 @@ def dump_bytes(content: bytes) -> npt.NDArray[np.uint8]:
     ['803f0040', '803f0040']
     """
     if content.startswith(_MAGIC):
-        return np.frombuffer(_saved(BytesIO(content), "the dump").tobytes(), np.uint8)
+        return np.frombuffer(_read_saved(BytesIO(content), "the dump").tobytes(), np.uint8)
     if not content.strip() or _TEXT.fullmatch(content) is None:
         return np.frombuffer(content, np.uint8)
     plain = _OFFSET.sub(b"", _ADDRESS.sub(b" ", _XXD.sub(rb"\1", _HEXDUMP.sub(rb"\2", content))))
@@ -236,7 +236,7 @@ def dump_bytes(content: bytes) -> npt.NDArray[np.uint8]:
     number = re.compile(rb"0[xX][0-9a-fA-F]{1,16}" if marked else rb"(?:[0-9a-fA-F]{2})+")
     for word in words:
         if number.fullmatch(word) is None:
-            raise DUMP_TEXT.error(odd=shortened(word.decode(), 20), words=len(words))
+            raise DUMP_TEXT.error(odd=shorten(word.decode(), 20), words=len(words))
     if not marked:
         return np.frombuffer(bytes.fromhex(b"".join(words).decode()), np.uint8)
     longest_digits = max(map(len, words)) - len("0x")
@@ -247,7 +247,7 @@ def dump_bytes(content: bytes) -> npt.NDArray[np.uint8]:
 def tile_of(content: bytes, path: str, type_name: str | None, shape: tuple[int, ...] | None) -> Array:
     """The 2-D array of a file: of np.save, or bytes (or hexadecimal text) with a type and a shape."""
     if content.startswith(_MAGIC):
-        array = np.ascontiguousarray(_saved(BytesIO(content), path))
+        array = np.ascontiguousarray(_read_saved(BytesIO(content), path))
         if array.dtype.kind == "V":
             array = with_named_elements(array, path, type_name)
         if shape is None or array.size != shape[0] * shape[1]:
@@ -256,10 +256,10 @@ def tile_of(content: bytes, path: str, type_name: str | None, shape: tuple[int, 
     data = dump_bytes(content)
     if type_name is None or shape is None:
         raise _TILE_UNTOLD.error(file=path, bytes=len(data))
-    return _shaped(data, path, type_name, shape)
+    return _view_as_tile(data, path, type_name, shape)
 
 
-def _shaped(held: npt.NDArray[np.uint8], path: str, type_name: str, shape: tuple[int, ...]) -> Array:
+def _view_as_tile(held: npt.NDArray[np.uint8], path: str, type_name: str, shape: tuple[int, ...]) -> Array:
     """Bare bytes as a tile of that type and shape."""
     rows, columns = shape
     bits = DataType.named(type_name).smem_bits

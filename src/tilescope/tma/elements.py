@@ -42,11 +42,11 @@ Words = npt.NDArray[np.integer]  # unsigned integers: the bits of elements
 Combination = Callable[[Words, Words], Words]
 
 
-def combined(operation: str, data_type: DataType, old: Words, new: Words) -> Words:
+def combine_elements(operation: str, data_type: DataType, old: Words, new: Words) -> Words:
     """The bits that memory holds after the reduction; `old` and `new` are bits of elements, as unsigned integers.
 
     >>> one, half = np.array([0x3C00], np.uint16), np.array([0x3800], np.uint16)
-    >>> hex(combined("add", DataType.named("f16"), one, half)[0])
+    >>> hex(combine_elements("add", DataType.named("f16"), one, half)[0])
     '0x3e00'
     """
     if data_type.is_float and operation == "add":
@@ -59,18 +59,18 @@ def combined(operation: str, data_type: DataType, old: Words, new: Words) -> Wor
     return _INTEGER[operation](old, new)
 
 
-def _incremented(old: Words, new: Words) -> Words:
+def _increment(old: Words, new: Words) -> Words:
     return np.where(old >= new, 0, old + old.dtype.type(1)).astype(old.dtype)
 
 
-def _decremented(old: Words, new: Words) -> Words:
+def _decrement(old: Words, new: Words) -> Words:
     return np.where((old == 0) | (old > new), new, old - old.dtype.type(1))
 
 
 _INTEGER: dict[str, Combination] = {
     "add": np.add,
-    "inc": _incremented,
-    "dec": _decremented,
+    "inc": _increment,
+    "dec": _decrement,
     "min": np.minimum,
     "max": np.maximum,
     "and": np.bitwise_and,
@@ -104,15 +104,15 @@ def _float_add(data_type: DataType, old: Words, new: Words) -> Words:
         return _bfloat16_sum(old, new)
     flushes = data_type.name in _FLUSHING
     if flushes:
-        old = _flushed(old)
-        new = _flushed(new)
+        old = _flush_denormals(old)
+        new = _flush_denormals(new)
     kind = f"f{old.itemsize}"
     with np.errstate(all="ignore"):
         sums = old.view(kind) + new.view(kind)
     nan = np.isnan(sums)
     total: Words = sums.view(old.dtype)
     if flushes:
-        total = _flushed(total)
+        total = _flush_denormals(total)
     if data_type.name == "float64":
         passed = np.where(_is_nan(data_type, old), old, _CANCELLED_INFINITIES)
         passed = np.where(_is_nan(data_type, new), new, passed)
@@ -135,7 +135,7 @@ def _canonical_nan(words: Words) -> np.integer:
     return words.dtype.type(_all_but_sign(words))
 
 
-def _flushed(words: Words) -> Words:
+def _flush_denormals(words: Words) -> Words:
     """Denormals as zeros of their sign."""
     return np.where(words & 0x7F800000, words, words & np.uint32(0x80000000))
 
@@ -168,7 +168,7 @@ def rounded_to_tf32(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     return np.where((words & 0x7FFFFFFF) > 0x7F800000, np.uint32(0x7FFFE000), rounded)
 
 
-def delivered(data_type: DataType, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def deliver_elements(data_type: DataType, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Bytes of elements as a load leaves them in shared memory."""
     return rounded_to_tf32(data.view(np.uint32)).view(np.uint8) if data_type.name in TF32_TYPES else data
 
@@ -182,10 +182,10 @@ def dense_bytes(data_type: DataType) -> int:
     return CHUNK_BYTES * data_type.bits // data_type.smem_bits
 
 
-def unpacked(dense: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
+def unpack_values(dense: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
     """(…, n) dense bytes as (…, 8 n / bits) bytes, a value in the low bits of each.
 
-    >>> unpacked(np.array([0x21, 0x43], np.uint8), 4).tolist()
+    >>> unpack_values(np.array([0x21, 0x43], np.uint8), 4).tolist()
     [1, 2, 3, 4]
     """
     single = np.unpackbits(dense, axis=-1, bitorder="little").reshape(*dense.shape[:-1], -1, bits)
@@ -193,10 +193,10 @@ def unpacked(dense: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
     return values
 
 
-def packed(values: npt.NDArray[np.integer], bits: int) -> npt.NDArray[np.uint8]:
-    """(…, m) values, of which the low bits count, as (…, m bits / 8) dense bytes: the inverse of `unpacked`.
+def pack_values(values: npt.NDArray[np.integer], bits: int) -> npt.NDArray[np.uint8]:
+    """(…, m) values, of which the low bits count, as (…, m bits / 8) dense bytes: the inverse of `unpack_values`.
 
-    >>> packed(np.array([1, 2, 3, 4], np.uint8), 4).tolist()
+    >>> pack_values(np.array([1, 2, 3, 4], np.uint8), 4).tolist()
     [33, 67]
     """
     single = np.unpackbits(values.view(np.uint8)[..., None], axis=-1, count=bits, bitorder="little")

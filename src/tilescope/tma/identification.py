@@ -195,11 +195,11 @@ def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identi
     if min(matrix.shape) > 1:
         turned.append(np.ascontiguousarray(matrix.T))
     start = _start_address(smem_address)
-    compared = _compared(content, turned, start)
+    compared = _compare_candidates(content, turned, start)
     if not compared:
         raise DUMP_EXTENT.error(dump_bytes=len(content), tile_bytes=matrix.nbytes)
     best = min(compared)
-    here = _identified(
+    here = _explain_layout(
         content,
         turned[best.sampled.transposed],
         best.sampled.layout.with_start(best.sampled.start),
@@ -228,7 +228,9 @@ def _elsewhere(dump: Bytes, turned: list[Tile], start: int | None) -> list[Ident
     for transposed, tile in zip((False, True), turned, strict=False):
         seen = sightings(dump, tile, start, _layouts)
         if seen:
-            return [_identified(dump, tile, there.layout, transposed=transposed, offset=there.offset) for there in seen]
+            return [
+                _explain_layout(dump, tile, there.layout, transposed=transposed, offset=there.offset) for there in seen
+            ]
     return []
 
 
@@ -268,7 +270,7 @@ class _Compared(NamedTuple):
     sampled: _Sampled
 
 
-def _compared(dump: Bytes, turned: list[Tile], start: int | None) -> list[_Compared]:
+def _compare_candidates(dump: Bytes, turned: list[Tile], start: int | None) -> list[_Compared]:
     """The layouts that may be the best one, compared whole with the dump."""
     compared: list[_Compared] = []
     most_missed = _MAX_MISSED_SHARE * min(_SAMPLE_ELEMENTS, turned[0].size)
@@ -369,7 +371,7 @@ def _words(dump: Bytes, places: npt.NDArray[np.integer], dtype: np.dtype[np.inte
     return stored
 
 
-def _identified(
+def _explain_layout(
     dump: Bytes, wanted: Tile, layout: Layout, *, transposed: bool, equally_good: int = 0, offset: int = 0
 ) -> Identification:
     """What a layout explains of a dump; `wanted` is the tile, or its transpose if that is what has the layout."""

@@ -7,7 +7,7 @@ only loads) is a RuleError; what faults on the chip is a FaultError, with the co
 from __future__ import annotations
 
 from tilescope.errors import RuleError, Violation, argument_range, argument_type, unknown_name
-from tilescope.reading import attempted, integer, integers, is_one_of
+from tilescope.reading import integer, integers, is_one_of, try_read
 from tilescope.rule import rule
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, Im2colWideMap, require_legal
 from tilescope.tensor_map.copy_instruction import Direction
@@ -45,7 +45,7 @@ WIDE_STORE = rule(
 )
 
 
-def requested(
+def request_copy(
     tensor_map: object,
     direction: Direction,
     coords: object,
@@ -59,7 +59,7 @@ def requested(
     """The copy as one value, if the chip would execute it; otherwise an error that names every broken rule.
 
     >>> from tilescope.tensor_map import TensorMap
-    >>> requested(TensorMap("f16", (64, 64), (128,), (64, 8)), "load", [0, 8]).coords
+    >>> request_copy(TensorMap("f16", (64, 64), (128,), (64, 8)), "load", [0, 8]).coords
     (0, 8)
     """
     if not isinstance(tensor_map, AnyMap):
@@ -67,9 +67,9 @@ def requested(
         raise RuleError([argument_type("tensor_map", tensor_map, "a TensorMap, Im2colMap or Im2colWideMap", fix)])
     problems: list[Violation] = []
     unread: tuple[int, ...] = ()
-    start = attempted(problems, unread, integers, "coords", coords)
-    address = attempted(problems, 0, integer, "smem_address", smem_address)
-    taps = attempted(problems, unread, integers, "offsets", offsets)
+    start = try_read(problems, unread, integers, "coords", coords)
+    address = try_read(problems, 0, integer, "smem_address", smem_address)
+    taps = try_read(problems, unread, integers, "offsets", offsets)
     problems += _far_coords(tensor_map, direction, start)
     problems += _inexpressible(tensor_map, direction, address, reduce)
     if problems:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import intp, types, void
 
-from tilescope.swizzle.line_streaming import PIECE_BYTES, compiled, fence, store_line
+from tilescope.swizzle.line_streaming import PIECE_BYTES, compile_loop, fence, store_line
 
 Longs = npt.NDArray[np.int64]
 Strips = npt.NDArray[np.int64]  # (strips, 2): addresses of the first tile of each, in the source and in the target
@@ -46,4 +46,4 @@ def _stream_tiles(strips: Strips, tiles: int, tile_step_bytes: int, order: Longs
 
 _LONGS = types.Array(intp, 1, "C")
 _STRIPS = types.Array(intp, 2, "C")
-stream_tiles = compiled(_stream_tiles, void(_STRIPS, intp, intp, _LONGS, intp))
+stream_tiles = compile_loop(_stream_tiles, void(_STRIPS, intp, intp, _LONGS, intp))

@@ -35,8 +35,8 @@ from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.swizzle.permutation import OUT_ARRAY, STREAMED_BYTES, in_shares
 from tilescope.tensor_map import TensorMap
-from tilescope.tma.elements import TF32_TYPES, delivered
-from tilescope.tma.request import requested
+from tilescope.tma.elements import TF32_TYPES, deliver_elements
+from tilescope.tma.request import request_copy
 from tilescope.tma.transfer import deliver, require_memory
 from tilescope.tma.walk import Placement, placement, source_offset, walk
 
@@ -108,7 +108,7 @@ def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: 
         tiling.whole_strips(source, target).fill(workers)
     for number, place in tiling.cut_tiles():
         begin = number * tiling.tile_bytes
-        deliver(requested(tensor_map, "load", place), source, {"out": target[begin : begin + tiling.tile_bytes]})
+        deliver(request_copy(tensor_map, "load", place), source, {"out": target[begin : begin + tiling.tile_bytes]})
     return out
 
 
@@ -160,7 +160,7 @@ class _Tiling:
     def require_memory(self, memory: Bytes) -> None:
         """The last tile reaches farthest: where it is in memory, all are."""
         last = tuple((count - 1) * step for count, step in zip(self.grid, self.steps, strict=True))
-        copy = requested(self.tensor_map, "load", last)
+        copy = request_copy(self.tensor_map, "load", last)
         walked = walk(copy)
         require_memory(copy, walked, walked.high_bytes, len(memory))
 
@@ -176,7 +176,7 @@ class _Tiling:
 
     def whole_strips(self, source: Bytes, target: Bytes) -> Strips:
         a = self.tensor_map
-        rows = walk(requested(a, "load", (0,) * a.rank))
+        rows = walk(request_copy(a, "load", (0,) * a.rank))
         source_begins = np.zeros(1, np.int64)
         numbers = np.zeros(1, np.int64)
         for axis in range(a.rank - 1, 0, -1):
@@ -254,7 +254,7 @@ class Strips:
                     pieces.take(order[: len(tiles)], out=tiles, mode="clip")
                 else:
                     moved = pieces.take(order[: len(tiles)], mode="clip").view(np.uint8)
-                    tiles[:, places] = delivered(self.tiling.tensor_map.data_type, moved).view(piece)
+                    tiles[:, places] = deliver_elements(self.tiling.tensor_map.data_type, moved).view(piece)
 
     def scatter(self, begin: int, end: int) -> None:
         """Fill strips `begin` to `end` with numpy: rows of the tensor, through many tiles each, to their places.
@@ -277,7 +277,7 @@ class Strips:
                     strides = (step_bytes, self.tile_step_bytes, 1)
                     offset = begin_bytes + int(self.row_offsets[first])
                     rows = np.ascontiguousarray(np.ndarray(shape, np.uint8, self.source, offset, strides))
-                    moved = delivered(data_type, rows).view(piece)
+                    moved = deliver_elements(data_type, rows).view(piece)
                     shared_memory[places[first : first + count, : len(tiles)]] = moved
 
     @property

@@ -25,7 +25,7 @@ from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map import AnyMap, Copy, Im2colWideMap
 from tilescope.tma.elements import SIX_BIT_TYPE, dense_bytes
-from tilescope.tma.request import requested
+from tilescope.tma.request import request_copy
 from tilescope.tma.walk import FAR_BYTES, Walk, placement, row_coords, source_offset, walk
 from tilescope.value import Value, hex_field, read_only
 
@@ -112,7 +112,7 @@ class Trace(Value):
 
     def __post_init__(self) -> None:
         known_name("operation", self.operation, OPERATIONS)
-        copy = requested(
+        copy = request_copy(
             self.tensor_map,
             "load" if self.is_load else "store",
             self.coords,
@@ -250,9 +250,9 @@ class Trace(Value):
             coords[0] += element
             within = bit // 8
         source = _offset_or_none(self.source_offset[offset])
-        return Origin(self._held(source, dense), row, tuple(coords), within, source)
+        return Origin(self._contents_of_row(source, dense), row, tuple(coords), within, source)
 
-    def _held(self, source: int | None, dense: int) -> Holds:
+    def _contents_of_row(self, source: int | None, dense: int) -> Holds:
         """What a byte of a row is, by its offset in the tensor and its place in the dense row."""
         if source is None:
             return "fill"

@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from tilescope.reading import Bytes, entries, integer, integers, readable, writeable
 from tilescope.rule import ARGUMENT_TYPE, rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map import AnyMap, Copy
-from tilescope.tma.elements import SIX_BIT_TYPE, combined, delivered, dense_bytes, packed
-from tilescope.tma.request import requested
+from tilescope.tma.elements import SIX_BIT_TYPE, combine_elements, deliver_elements, dense_bytes, pack_values
+from tilescope.tma.request import request_copy
 from tilescope.tma.walk import Offsets, Placement, Walk, placement, row_coords, source_offset, walk
 
 Pieces = npt.NDArray[np.void]  # bytes that move as a whole
@@ -102,8 +102,8 @@ def load(
     >>> tile[1, :4] - matrix[17, 0]  # row 17 begins with its second piece of 8 elements
     array([ 8,  9, 10, 11], dtype=uint16)
     """
-    copy = requested(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets)
-    return _loaded(copy, memory, smem)
+    copy = request_copy(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets)
+    return _run_load(copy, memory, smem)
 
 
 def store(
@@ -130,8 +130,8 @@ def store(
     >>> ts.store(a, np.arange(8, dtype=np.uint32), memory, (8,), reduce="add")[6:18]
     array([1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1], dtype=uint32)
     """
-    copy = requested(tensor_map, "store", coords, smem_address=smem_address, reduce=reduce)
-    return _stored(copy, smem, memory)
+    copy = request_copy(tensor_map, "store", coords, smem_address=smem_address, reduce=reduce)
+    return _run_store(copy, smem, memory)
 
 
 def gather4(
@@ -147,8 +147,8 @@ def gather4(
     >>> ts.gather4(a, matrix, 0, (5, 3, 60, 3)).view(np.uint16).reshape(4, 8)[:, 0] // 8
     array([ 5,  3, 60,  3], dtype=uint16)
     """
-    copy = requested(tensor_map, "load", _column_and_rows(column, rows), smem_address=smem_address, rows4=True)
-    return _loaded(copy, memory, smem)
+    copy = request_copy(tensor_map, "load", _column_and_rows(column, rows), smem_address=smem_address, rows4=True)
+    return _run_load(copy, memory, smem)
 
 
 def scatter4(
@@ -164,8 +164,8 @@ def scatter4(
     >>> ts.scatter4(a, np.repeat(np.arange(1, 5, dtype=np.uint16), 8), memory, 0, (7, 0, 2, 9))[:, 0]
     array([2, 0, 3, 0, 0, 0, 0, 1], dtype=uint16)
     """
-    copy = requested(tensor_map, "store", _column_and_rows(column, rows), smem_address=smem_address, rows4=True)
-    return _stored(copy, smem, memory)
+    copy = request_copy(tensor_map, "store", _column_and_rows(column, rows), smem_address=smem_address, rows4=True)
+    return _run_store(copy, smem, memory)
 
 
 def load_multicast(
@@ -190,12 +190,12 @@ def load_multicast(
     >>> [int(block[0]) for block in ts.load_multicast(a, np.full(64, 7, np.uint8), (0,), blocks, cta_mask=0b1010)]
     [0, 7, 0, 7]
     """
-    copy = requested(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets, cluster=True)
+    copy = request_copy(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets, cluster=True)
     blocks = entries(smems, MAX_CLUSTER_BLOCKS + 1)
     if blocks is None or len(blocks) > MAX_CLUSTER_BLOCKS:
         raise ARGUMENT_TYPE.error(
             argument="smems",
-            found=printed(smems) if blocks is None else f"more than {MAX_CLUSTER_BLOCKS} blocks",
+            found=format_value(smems) if blocks is None else f"more than {MAX_CLUSTER_BLOCKS} blocks",
             limit=f"a sequence of at most {MAX_CLUSTER_BLOCKS} arrays, one for each block of the cluster",
             fix="Pass a list of arrays, one for every block.",
         )
@@ -225,7 +225,7 @@ def _column_and_rows(column: object, rows: object) -> tuple[int, ...]:
     return integer("column", column), *integers("rows", rows)
 
 
-def _loaded(copy: Copy, memory: object, smem: Memory | None) -> Memory | Bytes:
+def _run_load(copy: Copy, memory: object, smem: Memory | None) -> Memory | Bytes:
     source = readable("memory", memory)
     if smem is None:
         return deliver(copy, source, {})
@@ -246,7 +246,7 @@ def deliver(copy: Copy, memory: Bytes, smems: Mapping[str, Bytes], walked: Walk 
     targets = list(smems.values())
     if not targets:
         targets = [np.zeros(placed.footprint_bytes, np.uint8)]
-    rows = _gathered(copy.tensor_map, walked, memory)
+    rows = _gather_rows(copy.tensor_map, walked, memory)
     for target in targets:
         _place(copy.tensor_map, placed, rows, target)
     return targets[0]
@@ -268,7 +268,7 @@ def deliver_together(copies: Sequence[Copy], walks: Sequence[Walk], memory: Byte
         require_memory(copy, walked, walked.high_bytes, len(memory))
     require_smem(name, smems[0], placed.footprint_bytes)
     starts = np.concatenate([walked.starts for walked in walks])
-    rows = delivered(tensor_map.data_type, _read_pieces(memory, starts, 0, walks[0].row_bytes))
+    rows = deliver_elements(tensor_map.data_type, _read_pieces(memory, starts, 0, walks[0].row_bytes))
     whole_bytes = smems.shape[1] // placed.piece_bytes * placed.piece_bytes
     pieces = smems[:, :whole_bytes].view(_PIECE_TYPES[placed.piece_bytes])
     pieces[:, placed.places] = rows.reshape(len(copies), -1).view(pieces.dtype)
@@ -279,10 +279,10 @@ def _is_whole(walked: Walk) -> bool:
     return walked.all_inside and walked.low_bytes == 0 and walked.high_bytes == walked.row_bytes
 
 
-def _gathered(tensor_map: AnyMap, walked: Walk, memory: Bytes) -> Bytes:
+def _gather_rows(tensor_map: AnyMap, walked: Walk, memory: Bytes) -> Bytes:
     """(rows, row bytes) dense rows as a load delivers them: filled outside the tensor, tf32 rounded."""
     if _is_whole(walked):
-        return delivered(tensor_map.data_type, _read_pieces(memory, walked.starts, 0, walked.row_bytes))
+        return deliver_elements(tensor_map.data_type, _read_pieces(memory, walked.starts, 0, walked.row_bytes))
     rows = np.zeros((walked.rows, walked.row_bytes), np.uint8)
     if tensor_map.oob_fill.name == "nan":
         rows.reshape(-1, 2)[:] = _NAN_FILL
@@ -293,10 +293,10 @@ def _gathered(tensor_map: AnyMap, walked: Walk, memory: Bytes) -> Bytes:
     high = walked.high_bytes
     body = high // CHUNK_BYTES * CHUNK_BYTES
     if low < body:
-        rows[walked.inside, low:body] = delivered(tensor_map.data_type, _read_pieces(memory, starts, low, body))
+        rows[walked.inside, low:body] = deliver_elements(tensor_map.data_type, _read_pieces(memory, starts, low, body))
     if body < high:  # the tensor ends within a piece: its last elements, by bytes
         tail = memory[starts[:, None] + np.arange(body, high)]
-        rows[walked.inside, body:high] = delivered(tensor_map.data_type, tail)
+        rows[walked.inside, body:high] = deliver_elements(tensor_map.data_type, tail)
     return rows
 
 
@@ -318,13 +318,13 @@ def _place(tensor_map: AnyMap, placed: Placement, rows: Bytes, target: Bytes) ->
         pieces.view(np.uint8).reshape(-1, CHUNK_BYTES)[placed.places, :dense] = rows.reshape(-1, dense)
 
 
-def _picked(tensor_map: AnyMap, placed: Placement, source: Bytes) -> Bytes:
+def _pick_rows(tensor_map: AnyMap, placed: Placement, source: Bytes) -> Bytes:
     """(rows, row bytes) dense rows, from their places in shared memory."""
     pieces = _pieces_of(source, placed.piece_bytes)
     dense = _dense_bytes_of_piece(tensor_map, placed)
     rows = pieces.take(placed.places, mode="clip").view(np.uint8)
     if tensor_map.data_type.name == SIX_BIT_TYPE:
-        rows = packed(rows.reshape(-1, CHUNK_BYTES), tensor_map.data_type.bits)
+        rows = pack_values(rows.reshape(-1, CHUNK_BYTES), tensor_map.data_type.bits)
     elif dense != placed.piece_bytes:
         rows = rows.reshape(-1, CHUNK_BYTES)[:, :dense]
     return np.ascontiguousarray(rows).reshape(-1)
@@ -340,7 +340,7 @@ def _dense_bytes_of_piece(tensor_map: AnyMap, placed: Placement) -> int:
     return dense_bytes(tensor_map.data_type) * placed.piece_bytes // CHUNK_BYTES
 
 
-def _stored(copy: Copy, smem: object, memory: Memory) -> Memory:
+def _run_store(copy: Copy, smem: object, memory: Memory) -> Memory:
     source = readable("smem", smem)
     target = writeable("memory", memory)
     write_rows(copy, read_rows(copy, source), target)
@@ -353,7 +353,7 @@ def read_rows(copy: Copy, smem: Bytes, name: str = "smem", walked: Walk | None =
     walked = walk(copy) if walked is None else walked
     placed = placement(tensor_map, walked.rows, copy.smem_address)
     require_smem(name, smem, placed.footprint_bytes)
-    return _picked(tensor_map, placed, smem).reshape(walked.rows, walked.row_bytes)
+    return _pick_rows(tensor_map, placed, smem).reshape(walked.rows, walked.row_bytes)
 
 
 def write_rows(copy: Copy, rows: Bytes, memory: Bytes, walked: Walk | None = None) -> None:
@@ -371,7 +371,7 @@ def write_rows(copy: Copy, rows: Bytes, memory: Bytes, walked: Walk | None = Non
     word = np.dtype(f"u{tensor_map.data_type.bits // 8}")
     for batch in _batches_to_combine(starts, walked.reach_bytes):
         old = _read_pieces(memory, starts[batch], 0, walked.reach_bytes).view(word)
-        words = combined(copy.reduce, tensor_map.data_type, old, inside_rows[batch].view(word))
+        words = combine_elements(copy.reduce, tensor_map.data_type, old, inside_rows[batch].view(word))
         _write_pieces(memory, starts[batch], words.view(np.uint8))
 
 

@@ -202,7 +202,7 @@ def _im2col_coords(a: Im2colMap, coords: tuple[int, ...], offsets: tuple[int, ..
     advances = np.arange(a.pixels_per_column)
     for (axis, lower, upper), offset in zip(a.corners, offsets or (0,) * (a.rank - 2), strict=True):
         end = a.dims[axis] + upper
-        pixel_coords[:, axis], advances = _cycled(coords[axis], advances, lower, end, a.element_strides[axis])
+        pixel_coords[:, axis], advances = _cycle_positions(coords[axis], advances, lower, end, a.element_strides[axis])
         pixel_coords[:, axis] += offset
     pixel_coords[:, -1] += advances * a.element_strides[-1]
     return pixel_coords
@@ -221,7 +221,7 @@ def _wide_coords(a: Im2colWideMap, coords: tuple[int, ...], offsets: tuple[int, 
     main = np.full((pixels, a.rank), coords, np.int64)
     first_width = a.lower_width + shift
     end_width = a.dims[1] + a.upper_width + shift
-    main[:, 1], laps = _cycled(coords[1] + shift, np.arange(pixels), first_width, end_width, step)
+    main[:, 1], laps = _cycle_positions(coords[1] + shift, np.arange(pixels), first_width, end_width, step)
     main[:, -1] += laps * a.element_strides[-1]
     groups = main.reshape(-1, HALO_EVERY_PIXELS if a.mode == "W128" else pixels, a.rank)
     beyond = np.repeat(groups[:, -1:], halo, axis=1)
@@ -229,7 +229,7 @@ def _wide_coords(a: Im2colWideMap, coords: tuple[int, ...], offsets: tuple[int, 
     return np.concatenate([groups, beyond], axis=1).reshape(-1, a.rank)
 
 
-def _cycled(start: int, advances: Offsets, lower: int, end: int, step: int) -> tuple[Offsets, Offsets]:
+def _cycle_positions(start: int, advances: Offsets, lower: int, end: int, step: int) -> tuple[Offsets, Offsets]:
     """Positions after the numbers of `advances`, and how often they wrapped: at `end` a position goes back to `lower`."""
     to_first_wrap = max(1, ceil_div(end - start, step))
     lap = max(1, ceil_div(end - lower, step))
@@ -257,11 +257,11 @@ def placement(tensor_map: AnyMap, rows: int, smem_address: int) -> Placement:
     """
     swizzle = tensor_map.swizzle
     row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
-    return _placed(swizzle, smem_address % swizzle.repeat_bytes, rows, row_bytes, tensor_map.pitch_bytes)
+    return _place_rows(swizzle, smem_address % swizzle.repeat_bytes, rows, row_bytes, tensor_map.pitch_bytes)
 
 
 @lru_cache(maxsize=64)
-def _placed(swizzle: Swizzle, phase: int, rows: int, row_bytes: int, pitch_bytes: int) -> Placement:
+def _place_rows(swizzle: Swizzle, phase: int, rows: int, row_bytes: int, pitch_bytes: int) -> Placement:
     piece_bytes = swizzle.piece_bytes
     logical = np.arange(rows)[:, None] * pitch_bytes + np.arange(0, row_bytes, piece_bytes)
     places = ((swizzle.apply(phase + logical) - phase) // piece_bytes).astype(np.intp).ravel()

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.launch.host_array import HOST_ARRAY, NOT_NUMBERS, OTHER_DEVICE, read_tensor_dtype
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 
 NO_ADDRESS = HOST_ARRAY.worded(
     found="a tensor without memory on the host",
@@ -159,7 +159,7 @@ def tensor(array: npt.NDArray[np.generic]) -> HostTensor:
     ((4, 8), (8, 1), True)
     """
     if not isinstance(array, np.ndarray):
-        raise HOST_ARRAY.error(shown=printed(array))
+        raise HOST_ARRAY.error(shown=format_value(array))
     if array.dtype.hasobject:
         raise NOT_NUMBERS.error()
     wrapper = HostTensor(array)

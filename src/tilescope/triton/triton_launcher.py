@@ -23,7 +23,7 @@ from tilescope.machine.launch.kernel_arguments import Argument
 from tilescope.machine.launch.triton_compiler import describe_host
 from tilescope.machine.launch.triton_host import TRITON_ARGUMENT, encode_number, read_descriptor
 from tilescope.machine.launch.triton_parameter import TritonParameter, parse_parameter
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.triton.host_memory import HostMemory
 from tilescope.triton.host_tensor import Tensor
 
@@ -204,7 +204,7 @@ def _describe_misfit(bound: BoundParameter, index: int, wanted: str) -> Exceptio
     return TRITON_ARGUMENT.error(
         index=index,
         name=bound.parameter.name,
-        shown=printed(bound.argument),
+        shown=format_value(bound.argument),
         type=bound.parameter.short_type,
         wanted=wanted,
     )

@@ -48,7 +48,7 @@ def _one_line_each(maps: Iterable[LoggedMap], title: str, *, are_rules_shown: bo
     rows = []
     for logged in maps:
         times = f"x {logged.times}" if logged.times > 1 else ""
-        rows.append((times, _lines(logged), _said(logged, are_rules_shown)))
+        rows.append((times, _lines(logged), _describe_map(logged, are_rules_shown)))
     return Table(rows, ("", "line", "map"), title, "rl")
 
 
@@ -57,7 +57,7 @@ def _lines(one: LoggedMap) -> str:
     return f"{shown}, …" if one.times > _LINES_IN_ROW else shown
 
 
-def _said(one: LoggedMap, are_rules_shown: bool) -> str:
+def _describe_map(one: LoggedMap, are_rules_shown: bool) -> str:
     if not are_rules_shown:
         return one.map
     rules = dict.fromkeys(broken.rule for broken in one.violations if broken.severity == "error")

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from tilescope.cuda_error import CUDA_ERROR
 from tilescope.errors import FAULTS
 from tilescope.rule import Example, Rule
-from tilescope.sentence import first_sentence, shortened
+from tilescope.sentence import first_sentence, shorten
 from tilescope.symptoms import Diagnosis
 from tilescope.symptoms.choice import is_sure
 from tilescope.symptoms.own_data import command_for
-from tilescope.tensor_map.demonstration import demonstrated
+from tilescope.tensor_map.demonstration import demonstrate
 from tilescope.view.drawing import Drawing, Part, Table
 from tilescope.view.tensor_map_view import violation_words
 from tilescope.view.topic_view import list_candidates
@@ -50,7 +50,7 @@ def draw_rule(rule: Rule) -> Drawing:
     examples: list[tuple[str, str]] = []
     if rule.passing is not None and rule.failing is not None:
         examples = _examples(rule.passing, rule.failing)
-        examples += [("", violation_words(violation)) for violation in demonstrated(rule, rule.failing)]
+        examples += [("", violation_words(violation)) for violation in demonstrate(rule, rule.failing)]
     return Drawing(
         rule.name,
         {"demand": rule.demand, "facts": Table(facts), "examples": Table(examples, title="Examples")},
@@ -83,7 +83,7 @@ def _expression_rows(label: str, expression: str) -> list[tuple[str, str]]:
 
 
 def _show_arguments(arguments: Mapping[str, object]) -> str:
-    return ", ".join(f"`{name}={shortened(repr(value), 60)}`" for name, value in arguments.items()) or "(left out)"
+    return ", ".join(f"`{name}={shorten(repr(value), 60)}`" for name, value in arguments.items()) or "(left out)"
 
 
 def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:

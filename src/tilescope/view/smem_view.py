@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.observers.smem_picture import SmemPicture, SmemWriter
 from tilescope.machine.report.element import box_trace
-from tilescope.sentence import counted, shortened
+from tilescope.sentence import counted, shorten
 from tilescope.smem.op import BANK_BYTES
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.sync.address import SHARED_RESERVED_BYTES
@@ -267,7 +267,7 @@ def _tooltip(picture: SmemPicture, memory: _Memory, band: _Band, address: int) -
 def name_writer(writer: SmemWriter) -> str:
     """A writer by its source line, with the instruction."""
     first, *others = writer.ptx_lines
-    ptx = f"PTX line {first} ({shortened(writer.ptx_text, _TEXT_CHARACTERS)})"
+    ptx = f"PTX line {first} ({shorten(writer.ptx_text, _TEXT_CHARACTERS)})"
     if others:
         ptx += f" and {counted(len(others), 'other')}"
     return ptx if writer.source_line is None else f"{writer.source_line}, {ptx}"

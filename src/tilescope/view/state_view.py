@@ -6,7 +6,7 @@ from itertools import groupby
 
 from tilescope.arch import WARP_LANES
 from tilescope.machine.stepping.run_state import RunState, TmemAt, WarpPlace
-from tilescope.sentence import listed, shortened
+from tilescope.sentence import listed, shorten
 from tilescope.view.drawing import Drawing, Table
 from tilescope.view.drawing_parts import Part
 from tilescope.view.smem_view import smem_parts
@@ -52,7 +52,7 @@ def describe_step(state: RunState) -> str:
     place = f"PTX line {ran.ptx_line}" if ran.source_line is None else f"{ran.source_line}, PTX line {ran.ptx_line}"
     return (
         f"Step {state.step} of {total}: threads {ran.threads} of block {ran.block} ran "
-        f"`{shortened(ran.ptx_text, _TEXT_CHARACTERS)}` ({place})."
+        f"`{shorten(ran.ptx_text, _TEXT_CHARACTERS)}` ({place})."
     )
 
 
@@ -88,7 +88,7 @@ def _rows_of_warps(state: RunState) -> list[tuple[int, str, str, str, str]]:
             place.warp,
             _lanes(place),
             _place(place.source_line, place.ptx_line),
-            f"`{shortened(place.ptx_text, _TEXT_CHARACTERS)}`" if place.ptx_text else "",
+            f"`{shorten(place.ptx_text, _TEXT_CHARACTERS)}`" if place.ptx_text else "",
             f"waiting for {place.waits_for}" if place.waits_for else place.doing,
         )
         for place in state.warps
@@ -141,10 +141,10 @@ def _tensor_memory(tmem: TmemAt) -> Table | str:
     records = (
         {
             "PTX line": _place(writer.source_line, writer.ptx_line),
-            "written by": f"`{shortened(writer.ptx_text, _TEXT_CHARACTERS)}`",
+            "written by": f"`{shorten(writer.ptx_text, _TEXT_CHARACTERS)}`",
             "step": writer.step,
-            "lanes": shortened(writer.lanes, _TEXT_CHARACTERS),
-            "columns": shortened(writer.columns, _TEXT_CHARACTERS),
+            "lanes": shorten(writer.lanes, _TEXT_CHARACTERS),
+            "columns": shorten(writer.columns, _TEXT_CHARACTERS),
             "cells": writer.cells,
             "first value": f"{writer.first:#x}",
         }

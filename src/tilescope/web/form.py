@@ -12,7 +12,7 @@ from tilescope.errors import RuleError, Violation, unknown_name
 from tilescope.questions.page import Page, PageForm, address
 from tilescope.questions.question import Answer, Asked, MisuseError, as_fields, in_words
 from tilescope.rule import rule
-from tilescope.sentence import saying_arguments, shortened
+from tilescope.sentence import saying_arguments, shorten
 from tilescope.web.field import Field, choice_of, fields_of
 
 PAGE_QUERY = rule(
@@ -87,7 +87,7 @@ class Form:
             is_hidden = entry.name in self.description.rare and written == entry.preset
             if written and written != entry.default and not is_hidden:
                 parts.append(entry.input.label if entry.control == "tick" else " ".join(written.split()))
-        return " · ".join(shortened(words, LONGEST_STATE_WORDS) for words in parts)
+        return " · ".join(shorten(words, LONGEST_STATE_WORDS) for words in parts)
 
     @property
     def rare_fields(self) -> tuple[Field, ...]:
@@ -333,11 +333,11 @@ def _left_form(page: Page, written: str) -> Form:
         place = urlsplit(written)
         pairs = parse_qsl(place.query, keep_blank_values=True, max_num_fields=100)
     except ValueError:
-        raise OTHER_PAGE.error(page=page.name, written=shortened(written, 60)) from None
+        raise OTHER_PAGE.error(page=page.name, written=shorten(written, 60)) from None
     query = query_of(pairs)
     is_elsewhere = place.scheme or place.netloc or place.path != f"/{page.name}"
     if is_elsewhere or LEFT in query:
-        raise OTHER_PAGE.error(page=page.name, written=shortened(written, 60))
+        raise OTHER_PAGE.error(page=page.name, written=shorten(written, 60))
     return filled_form(page, query).alone
 
 

@@ -7,7 +7,7 @@ from tilescope.errors import RuleError, unknown_name
 from tilescope.questions.menu import MENU
 from tilescope.questions.opened_file import fields_of_dump
 from tilescope.questions.page import OpenedField, Page
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.web.form import PAGE_QUERY, PASTE, Form, filled_form, query_of
 
 PAGES: dict[str, Page] = {page.name: page for page in MENU}
@@ -53,7 +53,7 @@ def form_at(url: str) -> Form:
     try:
         place = urlsplit(url)
     except ValueError as error:
-        raise NO_ADDRESS.error(url=shortened(url, 60), reason=str(error)) from None
+        raise NO_ADDRESS.error(url=shorten(url, 60), reason=str(error)) from None
     name = unquote(place.path).strip("/")
     name = OTHER_NAMES.get(name, name)
     if name not in PAGES:

@@ -154,7 +154,7 @@ class LtProduct:
         operand = CUDA_TYPE[matrices.data_type.ptx].number
         scale = CUDA_TYPE["s32" if matrices.data_type.ptx == "s8" else "f32"].number
         self._one, self._zero = _scalars(matrices.data_type)
-        self._description = self._made("MatmulDescCreate", compute_type(matrices.data_type).number, scale)
+        self._description = self._create("MatmulDescCreate", compute_type(matrices.data_type).number, scale)
         self._set("MatmulDescSetAttribute", self._description, _DESC_TRANSA, c_int(_TRANSPOSE))
         self._set("MatmulDescSetAttribute", self._description, _DESC_TRANSB, c_int(_NO_TRANSPOSE))
         if matrices.scales is not None:
@@ -174,7 +174,7 @@ class LtProduct:
         ):
             self._set("MatmulDescSetAttribute", self._description, attribute, value)
 
-    def _made(self, call: str, *values: int) -> c_void_p:
+    def _create(self, call: str, *values: int) -> c_void_p:
         handle = c_void_p()
         _require_success(getattr(self._library, f"cublasLt{call}")(byref(handle), *values), f"cublasLt{call}")
         return handle
@@ -191,7 +191,7 @@ class LtProduct:
         _require_success(status, f"cublasLt{call}")
 
     def _heuristic(self) -> list[Heuristic]:
-        preference = self._made("MatmulPreferenceCreate")
+        preference = self._create("MatmulPreferenceCreate")
         self._set("MatmulPreferenceSetAttribute", preference, _PREFERENCE_WORKSPACE, c_size_t(WORKSPACE_BYTES))
         results = (Heuristic * MOST_ALGORITHMS)()
         result_count = c_int()

@@ -26,7 +26,7 @@ from tilescope.gpu.bench.gemm_timing import Contender, GemmTiming, Loaded, cubin
 from tilescope.gpu.driver.isolation import Progress
 from tilescope.planner import GemmPlan, plan_gemm
 from tilescope.planner.gemm_correction import MODEL, name_kernel, name_product
-from tilescope.planner.gemm_time import predicted
+from tilescope.planner.gemm_time import predict_time
 from tilescope.planner.ranked_tile import RankedTile
 
 NO_RATES = (
@@ -128,7 +128,7 @@ def _times(timing: GemmTiming, plans: list[GemmPlan], seed: int) -> Iterator[Gem
 
 def timed_gemm(plan: GemmPlan, us: float, date: str) -> TimedGemm:
     """A measured time, and the time predicted without corrections."""
-    prediction = predicted(plan.product, plan.tile, plan.schedule, plan.stages)
+    prediction = predict_time(plan.product, plan.tile, plan.schedule, plan.stages)
     assert prediction is not None
     return TimedGemm(
         product=name_product(plan.product),

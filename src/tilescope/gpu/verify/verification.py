@@ -30,7 +30,7 @@ from tilescope.gpu.driver.isolation import MadeOnCard, Progress, card_in_childre
 from tilescope.gpu.verify.suites import DIGEST_BYTES, SUITE_NAMES, Array, Case, Outcome, Suite, suite_named
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.rule import rule
-from tilescope.sentence import counted, listed, shortened
+from tilescope.sentence import counted, listed, shorten
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
 from tilescope.view.drawing_parts import Part
@@ -279,7 +279,7 @@ def _compare_outcomes(
         if not words:
             equal += 1
         elif not difference:
-            difference = shortened(f"case {first + number}: {words}", 600)
+            difference = shorten(f"case {first + number}: {words}", 600)
         is_long = result.data is not None and len(result.data) > _SHORT_BYTES
         recorded.append(replace(result, data=None) if is_long and not words else result)
         if progress is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.swizzle.line_streaming import compiled
+from tilescope.swizzle.line_streaming import compile_loop
 
 Singles = npt.NDArray[np.float32]
 
@@ -29,4 +29,4 @@ def _multiply_and_add(a: Singles, b: Singles, c: Singles, results: Singles) -> N
         results[place] = np.float32(np.int64(bits).view(np.float64))
 
 
-multiply_and_add = compiled(_multiply_and_add)
+multiply_and_add = compile_loop(_multiply_and_add)

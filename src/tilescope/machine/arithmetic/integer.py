@@ -175,7 +175,7 @@ _SHIFT_16 = constant(16, 64)
 def _product_of_24(half: str, type_name: str) -> Compute:
     """mul24: the factors are the low 24 bits; .hi gives bits 16 to 47 of the product."""
 
-    def cut(words: Array) -> Array:
+    def truncate(words: Array) -> Array:
         if _is_signed(type_name):
             return (view_signed(words) << _SHIFT_8 >> _SHIFT_8).view(np.uint32)
         return words & _LOW_24
@@ -183,7 +183,7 @@ def _product_of_24(half: str, type_name: str) -> Compute:
     wide = _wide_product(type_name)
 
     def product(a: Array, b: Array) -> Array:
-        full_product: Array = wide(cut(a), cut(b))
+        full_product: Array = wide(truncate(a), truncate(b))
         if half == "hi":
             full_product = full_product >> _SHIFT_16
         return full_product.astype(np.uint32)

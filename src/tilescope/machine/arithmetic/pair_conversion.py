@@ -214,13 +214,13 @@ def pack(modifiers: Modifiers) -> Operation:
     bits = np.uint32(kind.bits)
     mask = np.uint32((1 << kind.bits) - 1)
 
-    def clamped(words: Array) -> Array:
+    def clamp(words: Array) -> Array:
         values = words.view(np.int32).clip(kind.least, kind.most)
         result: Array = values.view(np.uint32) & mask
         return result
 
     def compute(a: Array, b: Array, *rest: Array) -> Array:
-        pair: Array = clamped(a) << bits | clamped(b)
+        pair: Array = clamp(a) << bits | clamp(b)
         if rest:
             pair = pair | rest[0] << np.uint32(2 * kind.bits)
         return pair

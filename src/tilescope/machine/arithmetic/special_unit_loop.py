@@ -13,7 +13,7 @@ from numba.extending import overload, register_jitable
 
 from tilescope.machine.arithmetic import special_unit
 from tilescope.machine.arithmetic.special_unit import FLUSHED, QUOTIENTS, SCALED, Words
-from tilescope.swizzle.line_streaming import compiled
+from tilescope.swizzle.line_streaming import compile_loop
 
 
 @overload(special_unit.choose)
@@ -33,4 +33,4 @@ for _function in (*special_unit.PARTS, *_FUNCTIONS):
 def loop_of(function: Callable[..., Words]) -> Callable[..., None]:
     """The compiled loop of a function of one word, or of a quotient; it fills the last array."""
     is_quotient = function in QUOTIENTS.values()
-    return compiled((special_unit.each_pair if is_quotient else special_unit.each_word)(function))
+    return compile_loop((special_unit.each_pair if is_quotient else special_unit.each_word)(function))

@@ -19,7 +19,7 @@ from tilescope.errors import RuleError
 from tilescope.machine.decoding.assembly import assemble
 from tilescope.machine.program import Program
 from tilescope.ptx import read_module
-from tilescope.ptx.editing import Edit, Statement, edited, only_bodies, statement_of
+from tilescope.ptx.editing import Edit, Statement, apply_edits, only_bodies, statement_of
 from tilescope.ptx.lexer import Text
 from tilescope.ptx.syntax import Function, Immediate, Instruction, Label, Module
 
@@ -106,7 +106,7 @@ class KernelText:
 
     def _assemble(self, edits: Edits) -> Program | None:
         try:
-            module = read_module(edited(self.short, edits))
+            module = read_module(apply_edits(self.short, edits))
             return assemble(module, module.functions[self.functions[0].name])
         except RuleError:
             return None

@@ -148,12 +148,12 @@ def _with_nans_as_they_are(combine: Combine) -> Combine:
     Measured on an H200 for atom, red and cp.reduce.async.bulk.
     """
 
-    def combined(old: Values, operand: Values) -> Values:
+    def combine_with_nans(old: Values, operand: Values) -> Values:
         total = combine(old, operand)
         total = np.where(_is_nan(old), old, total)
         return np.where(_is_nan(operand), operand, total)
 
-    return combined
+    return combine_with_nans
 
 
 def _is_nan(words: Values) -> npt.NDArray[np.bool_]:

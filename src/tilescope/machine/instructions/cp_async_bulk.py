@@ -40,7 +40,7 @@ from tilescope.sync.events import CopyCompleted, CopyIssued, CopyRequested
 from tilescope.sync.footprint import one_row
 from tilescope.tensor_map import REDUCTIONS
 from tilescope.tma.bulk_copy import bulk_bytes, require_aligned
-from tilescope.tma.elements import combined
+from tilescope.tma.elements import combine_elements
 
 MBARRIER = "mbarrier::complete_tx::bytes"
 BULK_GROUP = "bulk_group"
@@ -75,7 +75,7 @@ class Reduction(NamedTuple):
         """Combine the bytes of elements, element by element."""
         word = np.dtype(f"u{self.data_type.bits // 8}")
         old = np.ascontiguousarray(target).view(word)
-        target[:] = combined(self.operation, self.data_type, old, brought.view(word)).view(np.uint8)
+        target[:] = combine_elements(self.operation, self.data_type, old, brought.view(word)).view(np.uint8)
 
 
 @dataclass(frozen=True, slots=True)

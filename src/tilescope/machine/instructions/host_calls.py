@@ -13,7 +13,7 @@ from tilescope.arithmetic import rounded_up
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.execution.fault import ASSERT, KernelFaultError
 from tilescope.machine.instructions.control import call_lists, called_function
-from tilescope.machine.instructions.printf import Conversion, converted, parts_of
+from tilescope.machine.instructions.printf import Conversion, format_conversion, parts_of
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler
 from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import Instruction, Variable
@@ -64,7 +64,7 @@ def _printing(offsets: list[int], result: int | None) -> Step:
             parts = parts_of(string_at(cluster, int(lanes[chosen[0]]), address))
             counts[chosen] = sum(len(part.argument_bytes) for part in parts if isinstance(part, Conversion))
             if _has_room(cluster):
-                lines = _formatted(cluster, lanes[chosen], buffers[chosen], parts)
+                lines = _format_lanes(cluster, lanes[chosen], buffers[chosen], parts)
                 texts.update(zip(chosen.tolist(), lines, strict=True))
         _write(cluster, [texts[index] for index in sorted(texts)])
         if result is not None:
@@ -90,7 +90,7 @@ def _write(cluster: Cluster, texts: list[str]) -> None:
             launch.printed.append(f"\n… the rest is left out: {PRINTED_CHARACTERS} characters were printed\n")
 
 
-def _formatted(
+def _format_lanes(
     cluster: Cluster, lanes: LaneNumbers, buffers: Addresses, parts: tuple[str | Conversion, ...]
 ) -> list[str]:
     """What every lane prints: arguments are read for all lanes at once."""
@@ -114,7 +114,7 @@ def _one_field(cluster: Cluster, lane: int, part: Conversion, words: list[int]) 
     *stars, value = words
     signed_stars = tuple(star - (1 << 32) if star >> 31 else star for star in stars)
     text = string_at(cluster, lane, value) if part.kind == "string" and value else None
-    return converted(part, signed_stars, value, text)
+    return format_conversion(part, signed_stars, value, text)
 
 
 def _argument(cluster: Cluster, lanes: LaneNumbers, addresses: Addresses, size_bytes: int) -> list[int]:

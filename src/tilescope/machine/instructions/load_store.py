@@ -71,7 +71,7 @@ def space_of(assembler: Assembler, operand: Operand, space: Space) -> Space:
     return space
 
 
-def converted(values: Values, dtype: np.dtype[np.generic], *, is_signed: bool) -> Values:
+def convert_word(values: Values, dtype: np.dtype[np.generic], *, is_signed: bool) -> Values:
     """Words as wide as a register: cut, or extended by the sign."""
     if values.dtype == dtype:
         return values
@@ -129,7 +129,7 @@ def _put(cluster: Cluster, at: Lanes, target: int | None, values: Values, *, is_
     if target is None:
         return
     register = cluster.registers[target]
-    register[at] = values if values.ndim > 1 else converted(values, register.dtype, is_signed=is_signed)
+    register[at] = values if values.ndim > 1 else convert_word(values, register.dtype, is_signed=is_signed)
 
 
 def _st(assembler: Assembler, instruction: Instruction) -> Step:
@@ -153,7 +153,7 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
             values = value if value.ndim > 1 else value.astype(dtype, copy=False)
         else:
             parts = [cluster.registers[source][at] for source in sources]
-            join = np.concatenate if parts[0].ndim > 1 else _stacked
+            join = np.concatenate if parts[0].ndim > 1 else _stack_typed
             values = join([part.astype(dtype, copy=False) for part in parts], axis=1)
         places = addresses(cluster, at)
         cluster.store(space, at, places, values, cost=cost)
@@ -204,7 +204,7 @@ def _require_sizes(sizes: Addresses, lanes: Lanes) -> None:
         raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, int(np.asarray(lanes)[first]))
 
 
-def _stacked(parts: list[Values], axis: int) -> Values:
+def _stack_typed(parts: list[Values], axis: int) -> Values:
     return np.stack(parts, axis=axis)
 
 

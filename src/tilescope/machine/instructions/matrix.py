@@ -23,7 +23,7 @@ from tilescope.mma.matrix_form import ROW_BYTES, MatrixForm, named_form
 from tilescope.ptx.syntax import Address, Instruction, Operand
 from tilescope.sync.address import Addresses
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
-from tilescope.tma.elements import unpacked
+from tilescope.tma.elements import unpack_values
 
 _WORD = np.dtype(np.uint64)
 _ROW_WORDS = ROW_BYTES // _WORD.itemsize
@@ -74,7 +74,7 @@ def _ldmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
 def _stored_elements(rows: npt.NDArray[np.uint8], form: MatrixForm) -> npt.NDArray[np.unsignedinteger]:
     """The elements of rows of 16 bytes, as wide as they are in a register."""
     if form.packed_bits < 8:
-        return unpacked(rows[:, : form.columns * form.packed_bits // 8], form.packed_bits)
+        return unpack_values(rows[:, : form.columns * form.packed_bits // 8], form.packed_bits)
     return rows.view(f"u{form.element_bits // 8}")
 
 

@@ -85,8 +85,8 @@ def _conversion(match: re.Match[str]) -> Conversion:
     has_precision = "." in match.group()
     return Conversion(
         flags=match["flags"],
-        width=None if width in (None, "*") else _bounded(width),
-        precision=_bounded(precision or "0") if has_precision and precision != "*" else None,
+        width=None if width in (None, "*") else _parse_bounded(width),
+        precision=_parse_bounded(precision or "0") if has_precision and precision != "*" else None,
         takes_width=width == "*",
         takes_precision=precision == "*",
         bits=bits,
@@ -95,18 +95,18 @@ def _conversion(match: re.Match[str]) -> Conversion:
     )
 
 
-def _bounded(digits: str) -> int:
+def _parse_bounded(digits: str) -> int:
     if len(digits) > len(str(MAX_FIELD_CHARACTERS)):
         return MAX_FIELD_CHARACTERS
     return min(int(digits), MAX_FIELD_CHARACTERS)
 
 
-def converted(conversion: Conversion, stars: tuple[int, ...], word: int, text: str | None) -> str:
+def format_conversion(conversion: Conversion, stars: tuple[int, ...], word: int, text: str | None) -> str:
     """What a conversion prints: `stars` are the ints that its `*` take, `word` the bits of its value.
 
     `text` is what a string's pointer points to, None for a null pointer.
 
-    >>> converted(parts_of("%+d")[0], (), 7, None), converted(parts_of("%x")[0], (), 0xFFFFFFFF, None)
+    >>> format_conversion(parts_of("%+d")[0], (), 7, None), format_conversion(parts_of("%x")[0], (), 0xFFFFFFFF, None)
     ('+7', 'ffffffff')
     """
     flags, width, precision = conversion.flags, conversion.width, conversion.precision
@@ -123,7 +123,7 @@ def converted(conversion: Conversion, stars: tuple[int, ...], word: int, text: s
     precision = None if precision is None else min(precision, MAX_FIELD_CHARACTERS)
     width = min(width or 0, MAX_FIELD_CHARACTERS)
     body = _body(conversion, flags, precision, word, text)
-    return _padded(body, flags, width, is_zero_filled=_takes_zeros(conversion, flags, precision, word))
+    return _pad(body, flags, width, is_zero_filled=_takes_zeros(conversion, flags, precision, word))
 
 
 def _takes_zeros(conversion: Conversion, flags: str, precision: int | None, word: int) -> bool:
@@ -135,7 +135,7 @@ def _takes_zeros(conversion: Conversion, flags: str, precision: int | None, word
     return conversion.kind in ("signed", "unsigned") and precision is None
 
 
-def _padded(body: str, flags: str, width: int, *, is_zero_filled: bool) -> str:
+def _pad(body: str, flags: str, width: int, *, is_zero_filled: bool) -> str:
     if "-" in flags:
         return body.ljust(width)
     if not is_zero_filled:

@@ -53,7 +53,7 @@ def _require_sync(instruction: Instruction, words: Words) -> None:
         raise RefusedError(f"{instruction.name} without .sync, which architectures since sm_70 do not have")
 
 
-def _combined(step: Step) -> Step:
+def _combine_lanes(step: Step) -> Step:
     """A step whose results depend on the values of all lanes, also on undefined ones."""
 
     def combine(cluster: Cluster, at: Lanes) -> None:
@@ -260,7 +260,7 @@ def _vote(assembler: Assembler, instruction: Instruction) -> Turn:
         if target is not None:
             cluster.registers[target][at] = _of_lanes(at, outcomes[mode])
 
-    return _with_masks(assembler, mask, _combined(vote))
+    return _with_masks(assembler, mask, _combine_lanes(vote))
 
 
 def _match(assembler: Assembler, instruction: Instruction) -> Turn:
@@ -288,7 +288,7 @@ def _match(assembler: Assembler, instruction: Instruction) -> Turn:
         if results.value is not None:
             cluster.registers[results.value][at] = equal.reshape(-1)[at]
 
-    return _with_masks(assembler, mask, _combined(match))
+    return _with_masks(assembler, mask, _combine_lanes(match))
 
 
 def _elect(assembler: Assembler, instruction: Instruction) -> Turn:
@@ -375,7 +375,7 @@ def _redux(assembler: Assembler, instruction: Instruction) -> Turn:
         if target is not None:
             cluster.registers[target][at] = _of_lanes(at, reduce_rows(rows))
 
-    return _with_masks(assembler, instruction.operands[2], _combined(reduce_warps))
+    return _with_masks(assembler, instruction.operands[2], _combine_lanes(reduce_warps))
 
 
 def _integer_reduction(reduction: Reduction) -> Callable[[Rows], Values]:

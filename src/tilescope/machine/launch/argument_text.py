@@ -30,7 +30,7 @@ from tilescope.machine.launch.launch_description import (
 )
 from tilescope.names import nearest_name
 from tilescope.rule import rule
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.written import number
 
 FORMS = "f16:256x192, @a.npy, map:0,box=64x128, ptr:0+1024, 7, 1.5 or bytes:00ff"
@@ -218,11 +218,11 @@ def _parse_array(text: str, index: int) -> ArrayArgument:
         return ArrayArgument(file=text[1:])
     match = _ARRAY.fullmatch(text)
     if match is None or (match["shape"] is None and match["file"] is None):
-        raise ARGUMENT_TEXT.error(index=index, text=shortened(text) or "nothing")
+        raise ARGUMENT_TEXT.error(index=index, text=shorten(text) or "nothing")
     if match["type"] in FILLS and match["file"] is None:
         fill, *rest = text.split(":")
         reordered = ":".join([*rest, fill] if len(rest) > 1 else ["f32", *rest, fill])
-        raise FILL_FIRST.error(index=index, text=shortened(text), reordered=shortened(reordered))
+        raise FILL_FIRST.error(index=index, text=shorten(text), reordered=shorten(reordered))
     _require_type(match["type"], index)
     shape: tuple[int, ...] = ()
     if match["shape"] is not None:
@@ -253,7 +253,7 @@ def attribute_to_argument(index: int, violation: Violation) -> Violation:
 def _parse_shape(shape: str, text: str, index: int, data_type: str) -> tuple[int, ...]:
     extents = tuple(int(extent) for extent in shape.split("x")) if _SHAPE.fullmatch(shape) else (0,)
     if min(extents) < 1:
-        raise NO_SHAPE.error(index=index, text=shortened(text), shape=shortened(shape, 40), data_type=data_type)
+        raise NO_SHAPE.error(index=index, text=shorten(text), shape=shorten(shape, 40), data_type=data_type)
     return extents
 
 
@@ -265,8 +265,8 @@ def _parse_fill(fill: str | None, index: int, array: re.Match[str]) -> FillName:
             return name
     raise NO_FILL.error(
         index=index,
-        text=shortened(array[0]),
-        fill=shortened(fill, 40),
+        text=shorten(array[0]),
+        fill=shorten(fill, 40),
         known=FILLS,
         nearest=nearest_name(fill, FILLS),
         data_type=array["type"],
@@ -277,14 +277,14 @@ def _parse_fill(fill: str | None, index: int, array: re.Match[str]) -> FillName:
 def _parse_map(text: str, index: int) -> MapArgument:
     match = _MAP.fullmatch(text)
     if match is None or not match["array"]:
-        raise NO_REFERENCE.error(index=index, text=shortened(text), kind="map", rest=",box=64x64")
+        raise NO_REFERENCE.error(index=index, text=shorten(text), kind="map", rest=",box=64x64")
     array: int | ArrayArgument
     array = int(match["array"]) if _NUMBER.fullmatch(match["array"]) else _parse_array(match["array"], index)
     options: dict[str, object] = {}
     for option in (match["options"] or "").split(","):
         name, _, value = option.partition("=")
         if option.strip() and not value:
-            raise NO_OPTION.error(index=index, text=shortened(text), option=shortened(option, 40))
+            raise NO_OPTION.error(index=index, text=shorten(text), option=shorten(option, 40))
         if option.strip():
             options[name.strip()] = _parse_option(name.strip(), value.strip())
     return MapArgument(array=array, options=options)
@@ -307,7 +307,7 @@ def _parse_pointer(text: str, index: int) -> PointerArgument:
     match = _POINTER.fullmatch(text)
     offset = _parse_number(match["offset"] or "0") if match is not None else None
     if match is None or not isinstance(offset, int):
-        raise NO_REFERENCE.error(index=index, text=shortened(text), kind="ptr", rest="+1024")
+        raise NO_REFERENCE.error(index=index, text=shorten(text), kind="ptr", rest="+1024")
     return PointerArgument(array=int(match["array"]), offset_bytes=offset)
 
 
@@ -316,5 +316,5 @@ def _parse_bytes(text: str, index: int) -> BytesArgument:
     try:
         content = bytes.fromhex(digits)
     except ValueError:
-        raise NO_BYTES.error(index=index, text=shortened(text)) from None
+        raise NO_BYTES.error(index=index, text=shorten(text)) from None
     return BytesArgument(content=content.hex())

@@ -22,7 +22,7 @@ from tilescope.arch import Arch, target_of
 from tilescope.errors import DeviceError
 from tilescope.machine.launch.ptx_cache import Compilation, cache_ptx, find_cached_ptx, read_dependencies
 from tilescope.rule import rule
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 
 DEFAULT_TARGET = "sm_90a"
 _STANDARD = "-std=c++17"
@@ -61,7 +61,7 @@ def compile_cuda(path: Path, *, arch: str | None = None, options: Sequence[str] 
     A RuleError holds the compiler's errors, a DeviceError reports that no compiler is installed.
     """
     if not _is_file(path):
-        raise NO_CUDA_FILE.error(given=shortened(str(path)))
+        raise NO_CUDA_FILE.error(given=shorten(str(path)))
     target = DEFAULT_TARGET if arch is None else choose_target(arch)
     nvcc = find_nvcc()
     if nvcc is not None and shutil.which("g++") is not None:
@@ -219,7 +219,7 @@ def _select_errors(output: str) -> str:
     """The lines of a compiler's output that report errors; all lines if none does."""
     lines = [line for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line] or lines
-    shown = [shortened(line, _LONGEST_LINE) for line in errors[:_ERRORS_SHOWN]]
+    shown = [shorten(line, _LONGEST_LINE) for line in errors[:_ERRORS_SHOWN]]
     if len(errors) > _ERRORS_SHOWN:
         shown.append(f"… {len(errors) - _ERRORS_SHOWN} more lines")
     return "\n".join(shown) or "the compiler gave no reason"

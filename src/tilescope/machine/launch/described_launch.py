@@ -33,7 +33,7 @@ from tilescope.machine.report.run import KernelRun
 from tilescope.machine.run_arguments import Advice, Smem
 from tilescope.ptx.source_name import parameter_name, source_name
 from tilescope.rule import ptx_example, rule
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.tma.array_file import read_array
 from tilescope.value import Value
 
@@ -165,7 +165,7 @@ def _find_missing(kernel: Kernel, launch: LaunchDescription) -> Iterator[Violati
             entry=name,
             wanted=len(kernel.parameters),
             names=[parameter_name(kernel.entry, parameter.name) for parameter in kernel.parameters],
-            examples=" ".join(f"--arg {shortened(text, _SHOWN_CHARACTERS)}" for text in samples),
+            examples=" ".join(f"--arg {shorten(text, _SHOWN_CHARACTERS)}" for text in samples),
         )
 
 

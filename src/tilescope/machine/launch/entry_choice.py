@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tilescope.ptx.source_name import source_name, template_name
 from tilescope.ptx.syntax import Function, Module
 from tilescope.rule import ptx_example, rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 
 ENTRY = rule(
     "kernel-entry",
@@ -45,7 +45,7 @@ def choose_entry(module: Module, entry: str | None) -> Function:
         return candidates[0]
     names = [_describe_entry(function.name, functions) for function in candidates or functions]
     raise ENTRY.error(
-        asked="no entry is named" if entry is None else f"entry = {printed(entry)}",
+        asked="no entry is named" if entry is None else f"entry = {format_value(entry)}",
         known=names,
         nearest=names[0],
     )

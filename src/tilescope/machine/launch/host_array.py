@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.rule import rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 
 Array = npt.NDArray[Any]
 
@@ -74,7 +74,7 @@ def as_host_array(argument: Any) -> Array:
     if is_tensor(argument):
         return _view_tensor(argument)
     if not isinstance(argument, np.ndarray) and not hasattr(argument, "__array__"):
-        raise HOST_ARRAY.error(shown=printed(argument))
+        raise HOST_ARRAY.error(shown=format_value(argument))
     array = np.asarray(argument)
     if array.dtype.hasobject:
         raise NOT_NUMBERS.error()

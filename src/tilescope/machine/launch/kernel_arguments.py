@@ -26,7 +26,7 @@ from tilescope.ptx.source_name import parameter_name, source_name
 from tilescope.ptx.syntax import BITS_OF_TYPE, Variable
 from tilescope.reading import entries, plain_int
 from tilescope.rule import ARGUMENT_TYPE, ptx_example, rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.tensor_map import AnyMap
 from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES, is_encodable
 
@@ -88,7 +88,7 @@ class Parameters:
         arguments = entries(values, _MOST_ARGUMENTS)
         if arguments is None:
             raise ARGUMENT_TYPE.error(
-                argument="args", found=printed(values), limit="a sequence of arguments", fix="Use args=[…]."
+                argument="args", found=format_value(values), limit="a sequence of arguments", fix="Use args=[…]."
             )
         if len(arguments) != len(parameters):
             raise ARGUMENT_COUNT.error(
@@ -197,5 +197,5 @@ def _describe_misfit(index: int, parameter: Variable, name: str, argument: Argum
     else:
         declared = f"a .{parameter.type}"
         expected = "an array or an address" if bits == 64 else f"a number of {bits} bits"
-    shown = printed(argument)
+    shown = format_value(argument)
     return ARGUMENT_KIND.violation(index=index, shown=shown, name=name, declared=declared, wanted=expected)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tilescope.machine.launch.launch_description import LaunchDescription
 from tilescope.machine.launch.launch_file import LAUNCH_FILE, format_launch, read_launch
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.tma.array_file import as_npy
 
 Array = npt.NDArray[Any]
@@ -64,7 +64,7 @@ def read_archive(content: bytes, name: str) -> LaunchArchive:
                 raise LAUNCH_FILE.error(name=name, error=f"{large[0]} has more than {LARGEST_MEMBER_BYTES} bytes")
             files = {member: archive.read(member) for member in archive.namelist()}
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
-        raise LAUNCH_FILE.error(name=name, error=shortened(str(error))) from None
+        raise LAUNCH_FILE.error(name=name, error=shorten(str(error))) from None
     if LAUNCH_NAME not in files:
         raise LAUNCH_FILE.error(name=name, error=f"an archive without {LAUNCH_NAME}")
     return LaunchArchive(read_launch(files[LAUNCH_NAME], f"{name}, {LAUNCH_NAME}"), files)

@@ -51,9 +51,9 @@ from tilescope.machine.launch.launch_description import (
     PointerArgument,
 )
 from tilescope.pipeline.toml_text import toml_value
-from tilescope.reading import attempted, integer, integers, known_name
+from tilescope.reading import integer, integers, known_name, try_read
 from tilescope.rule import rule
-from tilescope.sentence import printed, shortened
+from tilescope.sentence import format_value, shorten
 from tilescope.tensor_map.limits import ADDRESS_END
 from tilescope.tensor_map.map_arguments import MAP_KINDS
 
@@ -100,7 +100,7 @@ def read_launch(content: bytes, name: str) -> LaunchDescription:
     try:
         data = tomllib.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise LAUNCH_FILE.error(name=name, error=shortened(str(error))) from None
+        raise LAUNCH_FILE.error(name=name, error=shorten(str(error))) from None
     return _Reader().read_launch(data)
 
 
@@ -248,7 +248,7 @@ class _Reader:
     def _read_text(self, at: str, written: object) -> str | None:
         if written is None or isinstance(written, str):
             return written
-        self._problems.append(argument_type(at, written, "a text", f"Write {printed(str(written))}."))
+        self._problems.append(argument_type(at, written, "a text", f"Write {format_value(str(written))}."))
         return None
 
     def _read_table(self, at: str, written: object, known: Collection[str] = ()) -> Mapping[str, object]:
@@ -260,7 +260,7 @@ class _Reader:
         return written
 
     def _try(self, otherwise: Read, reader: object, *arguments: object) -> Read:
-        return attempted(self._problems, otherwise, reader, *arguments)  # type: ignore[arg-type]
+        return try_read(self._problems, otherwise, reader, *arguments)  # type: ignore[arg-type]
 
 
 def format_launch(launch: LaunchDescription, comments: Mapping[str, str] | None = None) -> str:

@@ -28,7 +28,7 @@ from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.machine.launch.host_array import is_array
 from tilescope.machine.memory import Memory
 from tilescope.rule import rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.tensor_map import AnyMap
 
 _MAP_ALIGNMENT_BYTES = 64  # of CUtensorMap in cuda.h before CUDA 13 …
@@ -181,7 +181,7 @@ def _encode_number(name: str, value: Any) -> _Field:
     elif isinstance(value, tuple) and len(value) == 2:
         number = _convert(*value)
     if number is None or not _is_number(number.dtype):
-        raise PACK_FIELD.error(name=name, shown=printed(value))
+        raise PACK_FIELD.error(name=name, shown=format_value(value))
     return _Field(np.ascontiguousarray(number).tobytes(), number.dtype.itemsize)
 
 

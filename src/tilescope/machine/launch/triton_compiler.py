@@ -20,7 +20,7 @@ from tilescope.machine.launch.triton_host import Scratch, TritonDescriptor, Trit
 from tilescope.machine.launch.triton_parameter import TritonParameter
 from tilescope.machine.launch.triton_signature import TritonSignature, read_signature
 from tilescope.rule import ARGUMENT_TYPE, rule
-from tilescope.sentence import printed, shortened
+from tilescope.sentence import format_value, shorten
 
 DEFAULT_ARCH = "sm_90"
 INTERPRETED = "InterpretedFunction"  # Triton's class for functions that its interpreter runs
@@ -103,7 +103,7 @@ def _find_jit_function(triton: Any, function: Any) -> Any:
     if type(inner).__name__ == INTERPRETED:
         raise ARGUMENT_TYPE.error(
             argument="function",
-            found=f"{printed(function)}, made for Triton's interpreter",
+            found=f"{format_value(function)}, made for Triton's interpreter",
             limit="a function of @triton.jit or @gluon.jit",
             fix="Unset TRITON_INTERPRET before the module of the kernel is imported.",
         )
@@ -111,7 +111,7 @@ def _find_jit_function(triton: Any, function: Any) -> Any:
         return inner
     raise ARGUMENT_TYPE.error(
         argument="function",
-        found=printed(function),
+        found=format_value(function),
         limit="a function of @triton.jit or @gluon.jit",
         fix="Put @triton.jit above the function.",
     )
@@ -185,7 +185,7 @@ def _describe_refusal(triton: Any, kernel: Any, error: Exception) -> RuleError:
     return TRITON_COMPILE.error(
         function=kernel.__name__,
         place=place,
-        reason=shortened(reason, _LONGEST_REASON) or type(error).__name__,
+        reason=shorten(reason, _LONGEST_REASON) or type(error).__name__,
         version=triton.__version__,
         line=line,
     )

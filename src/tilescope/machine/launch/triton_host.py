@@ -29,7 +29,7 @@ from tilescope.machine.launch.triton_parameter import TritonParameter, TritonTyp
 from tilescope.machine.memory import Memory
 from tilescope.reading import entries, plain_int
 from tilescope.rule import ARGUMENT_TYPE, rule
-from tilescope.sentence import printed
+from tilescope.sentence import format_value
 from tilescope.tensor_map import AnyMap, Im2colMap, TensorMap
 
 _MOST_ARGUMENTS = 4096
@@ -145,7 +145,7 @@ class TritonHost:
         arguments = entries(args, _MOST_ARGUMENTS)
         if arguments is None:
             raise ARGUMENT_TYPE.error(
-                argument="args", found=printed(args), limit="a sequence of arguments", fix="Use args=[…]."
+                argument="args", found=format_value(args), limit="a sequence of arguments", fix="Use args=[…]."
             )
         if len(arguments) != len(self.parameters):
             names = [parameter.name for parameter in self.parameters] or ["no parameter"]
@@ -246,7 +246,7 @@ def _read_tensor(parameter: TritonParameter, argument: Any, memory: Memory, inde
     if not is_array(base):
         expected = "an array, a TensorDescriptor of Triton's, or a tensor map"
         raise TRITON_ARGUMENT.error(
-            index=index, name=parameter.name, shown=printed(argument), type=parameter.type, wanted=expected
+            index=index, name=parameter.name, shown=format_value(argument), type=parameter.type, wanted=expected
         )
     array = as_host_array(base)
     _require_elements(parameter, array.dtype, index)
@@ -346,7 +346,7 @@ def encode_number(parameter: TritonParameter, argument: Any, index: int = 0) -> 
     if number is None or not _is_in_range(element, number):
         raise _describe_misfit(parameter, argument, index, f"an integer of {8 * element.size_bytes} bits")
     if parameter.is_one and number != 1:
-        raise NOT_ONE.error(index=index, name=parameter.name, shown=printed(argument), type=parameter.type)
+        raise NOT_ONE.error(index=index, name=parameter.name, shown=format_value(argument), type=parameter.type)
     if number % parameter.multiple_of:
         raise NOT_A_MULTIPLE.error(
             index=index,
@@ -388,5 +388,5 @@ def _require_elements(parameter: TritonParameter, dtype: np.dtype[Any], index: i
 
 def _describe_misfit(parameter: TritonParameter, argument: object, index: int, wanted: str) -> RuleError:
     return TRITON_ARGUMENT.error(
-        index=index, name=parameter.name, shown=printed(argument), type=parameter.type, wanted=wanted
+        index=index, name=parameter.name, shown=format_value(argument), type=parameter.type, wanted=wanted
     )

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tilescope.names import nearest_name
 from tilescope.rule import rule
-from tilescope.sentence import printed, shortened
+from tilescope.sentence import format_value, shorten
 
 ASSUMED_MULTIPLE = 16  # the divisibility that Triton looks for in addresses and integers
 _EXAMPLE = "ts.machine.launch.triton_signature.read_signature"
@@ -181,16 +181,14 @@ def parse_parameter(name: str, written: object) -> TritonParameter:
     if hint == "1" and stars:
         return TritonParameter(name, plain)  # any address
     if hint != str(ASSUMED_MULTIPLE) or not (is_integer or stars):
-        raise NO_HINT.error(name=name, shown=printed(written), plain=plain)
+        raise NO_HINT.error(name=name, shown=format_value(written), plain=plain)
     return TritonParameter(name, plain, ASSUMED_MULTIPLE)
 
 
 def _parse_descriptor_type(name: str, text: str) -> str:
     match = _DESCRIPTOR.fullmatch(text)
     if match is None:
-        raise NO_TYPE.error(
-            name=name, shown=shortened(text), known=tuple(TRITON_TYPE), nearest="tensordesc<fp16[64,64]>"
-        )
+        raise NO_TYPE.error(name=name, shown=shorten(text), known=tuple(TRITON_TYPE), nearest="tensordesc<fp16[64,64]>")
     block = ",".join(extent.strip() for extent in match["block"].split(","))
     element = _parse_element_type(name, match["element"], text)
     return f"tensordesc{match['mode'] or ''}<{element}[{block}]{match['rest']}>"
@@ -200,5 +198,5 @@ def _parse_element_type(name: str, text: str, written: object) -> str:
     element = _OTHER_NAMES.get(text, text)
     if element not in TRITON_TYPE:
         nearest = nearest_name(text, TRITON_TYPE)
-        raise NO_TYPE.error(name=name, shown=printed(written), known=tuple(TRITON_TYPE), nearest=nearest)
+        raise NO_TYPE.error(name=name, shown=format_value(written), known=tuple(TRITON_TYPE), nearest=nearest)
     return element

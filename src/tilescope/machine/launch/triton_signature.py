@@ -31,7 +31,7 @@ from tilescope.machine.launch.triton_parameter import (
     find_triton_type,
     parse_parameter,
 )
-from tilescope.sentence import counted, printed
+from tilescope.sentence import counted, format_value
 
 _INT32_RANGE = range(-(1 << 31), 1 << 31)
 
@@ -117,9 +117,9 @@ def _match_types(
         listed = signature
     types = None if listed is None else [*listed]
     if types is None or len(types) != len(wanted):
-        shown = f"signature = {printed(signature)}"
+        shown = f"signature = {format_value(signature)}"
         if types is not None:
-            shown = f"{counted(len(types), 'type')}: {printed(signature)}"
+            shown = f"{counted(len(types), 'type')}: {format_value(signature)}"
         problems.append(TRITON_SIGNATURE.violation(shown=shown, names=wanted or ["no parameter"]))
         return {}
     return dict(zip(wanted, types, strict=True))

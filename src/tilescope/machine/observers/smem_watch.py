@@ -23,7 +23,7 @@ from tilescope.machine.execution.records import CopyRecord
 from tilescope.machine.observers.smem_picture import SmemPicture, SmemStretch, SmemTile, SmemWriter
 from tilescope.reading import plain_int
 from tilescope.rule import ptx_example, rule
-from tilescope.sentence import printed, shortened
+from tilescope.sentence import format_value, shorten
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_RESERVED_BYTES
 from tilescope.sync.bus import Handler
 from tilescope.sync.cluster_shape import BlockIndex
@@ -80,22 +80,22 @@ def read_moment(program: Program, at: str | int | None) -> Moment:
     if at is None:
         return Moment(None, frozenset(), 1)
     number = plain_int(at)
-    written = at if number is None else printed(number)
+    written = at if number is None else format_value(number)
     match = None
     if isinstance(written, str) and len(written) <= _MOST_CHARACTERS:
         match = _PLACE.fullmatch(written)
     if match is None or match["times"] == "0":
-        raise SMEM_MOMENT.error(at=printed(at))
+        raise SMEM_MOMENT.error(at=format_value(at))
     line = int(match["line"])
     prefix = "" if match["file"] is None else f"{match['file']}:"
     pcs = frozenset(_pcs_of(program, match["file"], line))
     if not pcs:
         lines = sorted(_lines_of(program, match["file"]))
         if not lines:
-            file = shortened(str(match["file"]), 40)
-            raise NO_SOURCE.error(at=printed(at), file=file, first_line=min(_lines_of(program, None)))
+            file = shorten(str(match["file"]), 40)
+            raise NO_SOURCE.error(at=format_value(at), file=file, first_line=min(_lines_of(program, None)))
         nearest = min(lines, key=lambda other: abs(other - line))
-        raise NO_INSTRUCTION.error(at=printed(at), nearest=f"{prefix}{nearest}")
+        raise NO_INSTRUCTION.error(at=format_value(at), nearest=f"{prefix}{nearest}")
     return Moment(f"{prefix or 'PTX line '}{line}", pcs, int(match["times"] or 1))
 
 

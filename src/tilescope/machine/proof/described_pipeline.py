@@ -21,7 +21,7 @@ from tilescope.machine.proof.acts import Acts
 from tilescope.machine.proof.coverage import describe_uncovered
 from tilescope.machine.proof.folding import fold_steps
 from tilescope.machine.proof.implied_acts import add_implied_acts
-from tilescope.machine.proof.naming import Named, Placed, named
+from tilescope.machine.proof.naming import Named, Placed, name_objects
 from tilescope.machine.proof.pieces import Pieces, tensor_address
 from tilescope.machine.proof.recorded_run import (
     NOT_RECORDED,
@@ -131,7 +131,7 @@ class _Description:
             placed.append(Placed(offset, None if piece in self.sharing_warps else use))
             kinds.append(kind)
         taken = {row.name for row in self.barrier_names}
-        names = named(placed, kinds, self.recorded.variables)
+        names = name_objects(placed, kinds, self.recorded.variables)
         return [row._replace(name=f"{row.name}_bytes") if row.name in taken else row for row in names]
 
     def _tensor_address(self, piece: int) -> int | None:
@@ -158,7 +158,7 @@ class _Description:
             else:
                 is_awaited = any(op == "wait" and warp in copiers for warp, op in of_barrier)
                 kinds.append("empty" if is_awaited else "mbar")
-        names = named(placed, kinds, self.recorded.variables)
+        names = name_objects(placed, kinds, self.recorded.variables)
         return [
             row if use.number == 0 else row._replace(name=f"{row.name}_{use.number}")
             for row, use in zip(names, self.acts.barriers, strict=True)

@@ -73,7 +73,7 @@ def _even_steps(offsets: Sequence[int]) -> int:
     return count
 
 
-def named(placed: Sequence[Placed], kinds: Sequence[str], variables: Sequence[SharedVariable]) -> list[Named]:
+def name_objects(placed: Sequence[Placed], kinds: Sequence[str], variables: Sequence[SharedVariable]) -> list[Named]:
     """A name for each object: its variable's, or its kind if that is unique, or its kind and its address."""
     names: dict[int, Named] = {}
     together = runs(placed)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilescope.machine.report.run import InstructionCount, KernelRun
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.value import Value
 
 _SHOWN_TEXT = 40  # characters of an instruction
@@ -57,7 +57,7 @@ def _count_lines(run: KernelRun) -> tuple[LineCount, ...]:
         if line is None and has_source:
             line = "no source line"
         elif line is None:
-            line = f"PTX line {row.ptx_line}: {shortened(row.ptx_text, _SHOWN_TEXT)}"
+            line = f"PTX line {row.ptx_line}: {shorten(row.ptx_text, _SHOWN_TEXT)}"
         rows_of_line.setdefault(line, []).append(row)
     total = sum(row.warps for row in run.instructions) or 1
     counts = [_line_count(line, rows, total) for line, rows in rows_of_line.items()]

@@ -8,7 +8,7 @@ from math import prod
 from tilescope.errors import Violation
 from tilescope.machine.report.run import KernelRun, is_about_result
 from tilescope.ptx.source_name import source_name
-from tilescope.sentence import counted, filled, listed
+from tilescope.sentence import counted, fill_template, listed
 
 _OUTCOMES = {
     "finished": "{entry} finished",
@@ -60,7 +60,9 @@ def error_sentence(run: KernelRun, errors: Sequence[Violation], accepted: Sequen
     if len(errors) > 1:
         outcome = f"{outcome}; the first"
     headline = first.values.get("headline", first.found)
-    return filled("{outcome}: {headline} ({rule}).", {"outcome": outcome, "headline": headline, "rule": first.rule})
+    return fill_template(
+        "{outcome}: {headline} ({rule}).", {"outcome": outcome, "headline": headline, "rule": first.rule}
+    )
 
 
 def warning_sentence(run: KernelRun, warnings: Sequence[Violation], accepted: Sequence[Violation] = ()) -> str:
@@ -68,7 +70,9 @@ def warning_sentence(run: KernelRun, warnings: Sequence[Violation], accepted: Se
     first = warnings[0]
     outcome = f"{_describe_outcome(run, accepted, warnings)}{'; the first' if len(warnings) > 1 else ''}"
     headline = first.values.get("headline", first.found)
-    return filled("{outcome}: {headline} ({rule}).", {"outcome": outcome, "headline": headline, "rule": first.rule})
+    return fill_template(
+        "{outcome}: {headline} ({rule}).", {"outcome": outcome, "headline": headline, "rule": first.rule}
+    )
 
 
 def _describe_outcome(run: KernelRun, accepted: Sequence[Violation], counted_warnings: Sequence[Violation] = ()) -> str:

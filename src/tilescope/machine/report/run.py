@@ -21,7 +21,7 @@ from tilescope.machine.stepping.run_state import RunState
 from tilescope.pipeline.description import Pipeline
 from tilescope.reading import integer, integers
 from tilescope.rule import ARGUMENT_RANGE, Basis
-from tilescope.sentence import listed, printed
+from tilescope.sentence import format_value, listed
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 
@@ -243,7 +243,7 @@ class KernelRun(Value):
         if self._replay is None:
             raise ARGUMENT_RANGE.error(
                 argument="step",
-                found=f"step {printed(step)} of a run without a replay",
+                found=f"step {format_value(step)} of a run without a replay",
                 limit="a run is made again from a copy of its initial memory: of a Kernel.run with findings, on at most 64 MiB",
                 fix="Run the kernel with findings=True, on smaller arrays.",
             )

@@ -165,11 +165,11 @@ def _is_too_large(a: MapRecord) -> bool:
 
 
 def _large_boxes(a: TiledRecord) -> Iterator[Violation]:
-    box = _halved(a)
+    box = _halve_box(a)
     yield BOX_BYTES.violation(box_bytes=a.box_bytes, most_bytes=LARGEST_BOX_BYTES, box=box, change={"box": box})
 
 
-def _halved(a: TiledRecord) -> tuple[int, ...]:
+def _halve_box(a: TiledRecord) -> tuple[int, ...]:
     """A box that fits: the outermost extents halved as often as it takes."""
     box = [nearest(extent, 1, LARGEST_BOX_EXTENT) for extent in a.box]
     axis = len(box) - 1

@@ -11,7 +11,7 @@ from tilescope.tensor_map.checking import TMA_ARCHITECTURES, nearest
 from tilescope.tensor_map.copy_instruction import Copy, Direction
 from tilescope.tensor_map.limits import COORD_END, GATHERED_ROWS, PADDED_ROW_ELEMENTS, ROW_BITS, SMEM_ALIGNMENT_BYTES
 from tilescope.tensor_map.record import MapFacts, packed_multiple
-from tilescope.tensor_map.samples import H200, MATRIX, PTX_COPY, copied
+from tilescope.tensor_map.samples import H200, MATRIX, PTX_COPY, copy_sample
 
 SMEM_ADDRESS = rule(
     "smem-address",
@@ -24,8 +24,8 @@ SMEM_ADDRESS = rule(
     basis="measured",
     subjects=("instruction",),
     architectures=TMA_ARCHITECTURES,
-    passing=MATRIX | copied("load", 0, 0, smem_address=128),
-    failing=MATRIX | copied("load", 0, 0, smem_address=64),
+    passing=MATRIX | copy_sample("load", 0, 0, smem_address=128),
+    failing=MATRIX | copy_sample("load", 0, 0, smem_address=64),
     code=716,
 )
 _SWIZZLED_SMEM_ADDRESS = SMEM_ADDRESS.worded(
@@ -62,8 +62,8 @@ COORDS_RANK = rule(
     source=PTX_COPY,
     subjects=("instruction",),
     architectures=TMA_ARCHITECTURES,
-    passing=MATRIX | copied("load", 0, 0),
-    failing=MATRIX | copied("load", 0, 0, 0),
+    passing=MATRIX | copy_sample("load", 0, 0),
+    failing=MATRIX | copy_sample("load", 0, 0, 0),
 )
 _GATHERED_COORDS = COORDS_RANK.worded(
     argument="rows",
@@ -124,8 +124,8 @@ INNER_COORDINATE = rule(
     basis="measured",
     subjects=("instruction",),
     architectures=TMA_ARCHITECTURES,
-    passing=MATRIX | copied("load", -8, 0),
-    failing=MATRIX | copied("load", 4, 0),
+    passing=MATRIX | copy_sample("load", -8, 0),
+    failing=MATRIX | copy_sample("load", 4, 0),
     code=715,
 )
 _PADDED_INNER_COORDINATE = INNER_COORDINATE.worded(limit="a multiple of {step} values with {data_type}")
@@ -163,8 +163,8 @@ STORE_COORDS = rule(
     basis="measured",
     subjects=("instruction",),
     architectures=TMA_ARCHITECTURES,
-    passing=MATRIX | copied("store", 0, 0),
-    failing=MATRIX | copied("store", 0, -1),
+    passing=MATRIX | copy_sample("store", 0, 0),
+    failing=MATRIX | copy_sample("store", 0, -1),
     code=715,
 )
 

@@ -37,7 +37,7 @@ from tilescope.tensor_map.rules.im2col_copies import (
     wrong_offsets,
 )
 from tilescope.tensor_map.rules.packed_rules import store_only_reasons
-from tilescope.tensor_map.samples import BYTES, H200, MATRIX, PADDED, PTX_COPY, SIX_BITS, copied
+from tilescope.tensor_map.samples import BYTES, H200, MATRIX, PADDED, PTX_COPY, SIX_BITS, copy_sample
 
 _GATHER_ARCHITECTURES = architectures_with("gather4")
 _SCATTER_ARCHITECTURES = architectures_with("scatter4")
@@ -83,8 +83,8 @@ REDUCE_TYPE = rule(
     basis="measured",
     subjects=("instruction",),
     architectures=TMA_ARCHITECTURES,
-    passing=MATRIX | copied("reduce", 0, 0, reduce="add"),
-    failing=MATRIX | copied("reduce", 0, 0, reduce="xor"),
+    passing=MATRIX | copy_sample("reduce", 0, 0, reduce="add"),
+    failing=MATRIX | copy_sample("reduce", 0, 0, reduce="xor"),
     code=715,
 )
 
@@ -109,8 +109,8 @@ PACKED_STORE = rule(
     source=PTX_COPY,
     subjects=("instruction",),
     architectures=PACKED_ARCHITECTURES,
-    passing=PADDED | copied("load", 0, 0),
-    failing=PADDED | copied("store", 0, 0),
+    passing=PADDED | copy_sample("load", 0, 0),
+    failing=PADDED | copy_sample("store", 0, 0),
     code=715,
 )
 
@@ -132,8 +132,8 @@ FLIP_STORE = rule(
     source=f"{PTX_COPY}, restrictions on 32-byte atomicity with 8-byte flip",
     subjects=("instruction",),
     architectures=architectures_with("swizzle_atomicity"),
-    passing=_FLIPPING | copied("load", 0, 0),
-    failing=_FLIPPING | copied("store", 0, 0),
+    passing=_FLIPPING | copy_sample("load", 0, 0),
+    failing=_FLIPPING | copy_sample("store", 0, 0),
 )
 
 
@@ -156,8 +156,8 @@ PACKED_LOAD = rule(
     source=PTX_COPY,
     subjects=("instruction",),
     architectures=PACKED_ARCHITECTURES,
-    passing=SIX_BITS | copied("load", 0, 0),
-    failing=SIX_BITS | {"swizzle": "128B_ATOM_64B"} | copied("load", 0, 0),
+    passing=SIX_BITS | copy_sample("load", 0, 0),
+    failing=SIX_BITS | {"swizzle": "128B_ATOM_64B"} | copy_sample("load", 0, 0),
     code=715,
 )
 _PACKED_LOAD_ON_SM_103 = PACKED_LOAD.worded(limit="only a store on sm_103 takes that")
@@ -174,7 +174,7 @@ def _loaded_store_map(copy: Copy) -> Iterable[Violation]:
     return (wording.violation(reasons=reasons),)
 
 
-_GATHER = MATRIX | {"arch": "sm_100"} | copied("load", 0, 5, 3, 9, 7, rows4=True)
+_GATHER = MATRIX | {"arch": "sm_100"} | copy_sample("load", 0, 5, 3, 9, 7, rows4=True)
 GATHER_MAP = rule(
     "gather-map",
     "gather4 and scatter4 need a tiled map of rank 2 with one box row and without interleave.",
@@ -219,7 +219,7 @@ def _gather_obstacles(copy: Copy) -> Iterator[Violation]:
         yield _GATHER_INTERLEAVE.violation(interleave=a.interleave.name, instruction=instruction)
 
 
-_SCATTER = MATRIX | {"box": (64, 1)} | copied("store", 0, 5, 3, 9, 7, rows4=True)
+_SCATTER = MATRIX | {"box": (64, 1)} | copy_sample("store", 0, 5, 3, 9, 7, rows4=True)
 GATHER_ARCH = rule(
     "gather-arch",
     f"gather4 exists on {', '.join(_GATHER_ARCHITECTURES)}; scatter4 on {', '.join(_SCATTER_ARCHITECTURES)}.",
@@ -247,7 +247,7 @@ def _without_gather(copy: Copy) -> Iterable[Violation]:
     )
 
 
-_MULTICAST = PADDED | copied("load", 0, 0, cluster=True)
+_MULTICAST = PADDED | copy_sample("load", 0, 0, cluster=True)
 CLUSTER_COPY = rule(
     "cluster-copy",
     "On sm_120, packed types, atom modes, im2col::w and gather4 are loaded only to .shared::cta, so they cannot be "
@@ -277,7 +277,7 @@ def _out_of_cluster(copy: Copy) -> Iterable[Violation]:
     ]
 
 
-_STRIDED_BYTES = BYTES | {"element_strides": (8, 1, 1)} | copied("load", 0, 0, 0)
+_STRIDED_BYTES = BYTES | {"element_strides": (8, 1, 1)} | copy_sample("load", 0, 0, 0)
 TRANSACTION_LIMIT = rule(
     "transaction-limit",
     "One copy adds less than 2^20 bytes to its mbarrier.",

@@ -11,7 +11,7 @@ from tilescope.tensor_map.copy_instruction import Copy
 from tilescope.tensor_map.limits import HALO_END, OFFSET_END, WIDE_OFFSET_END
 from tilescope.tensor_map.record import ColumnFacts, Im2colFacts
 from tilescope.tensor_map.rules.arch_limits import WIDE_ARCHITECTURES
-from tilescope.tensor_map.samples import H200, IMAGES, PTX_COPY, WIDE, copied
+from tilescope.tensor_map.samples import H200, IMAGES, PTX_COPY, WIDE, copy_sample
 
 OFFSETS_RANGE = rule(
     "offsets-range",
@@ -25,8 +25,8 @@ OFFSETS_RANGE = rule(
     basis="measured",
     subjects=("instruction",),
     architectures=TMA_ARCHITECTURES,
-    passing=IMAGES | copied("load", 0, 0, 0, 0, offsets=(255, 0)),
-    failing=IMAGES | copied("load", 0, 0, 0, 0, offsets=(256, 0)),
+    passing=IMAGES | copy_sample("load", 0, 0, 0, 0, offsets=(255, 0)),
+    failing=IMAGES | copy_sample("load", 0, 0, 0, 0, offsets=(256, 0)),
 )
 _TILED_OFFSETS = OFFSETS_RANGE.worded(
     argument="offsets", found="{offsets:offset}", limit="a tiled copy has none", fix="Leave offsets out."
@@ -95,8 +95,8 @@ IM2COL_STORE = rule(
     basis="measured",
     subjects=("instruction",),
     architectures=TMA_ARCHITECTURES,
-    passing=IMAGES | copied("store", 0, 0, 0, 0) | {"lower_corner": (0, 0), "upper_corner": (0, 0)},
-    failing=IMAGES | copied("store", 0, 0, 0, 0),
+    passing=IMAGES | copy_sample("store", 0, 0, 0, 0) | {"lower_corner": (0, 0), "upper_corner": (0, 0)},
+    failing=IMAGES | copy_sample("store", 0, 0, 0, 0),
     code=715,
 )
 
@@ -123,8 +123,8 @@ IM2COL_BASE = rule(
     basis="measured",
     subjects=("instruction",),
     architectures=TMA_ARCHITECTURES,
-    passing=IMAGES | copied("load", 0, -1, -1, 99),
-    failing=IMAGES | copied("load", 0, -2, 0, 0),
+    passing=IMAGES | copy_sample("load", 0, -1, -1, 99),
+    failing=IMAGES | copy_sample("load", 0, -2, 0, 0),
     code=715,
 )
 WIDE_BASE = rule(
@@ -137,8 +137,8 @@ WIDE_BASE = rule(
     source='PTX ISA, "im2col::w and im2col::w::128 modes"',
     subjects=("instruction",),
     architectures=WIDE_ARCHITECTURES,
-    passing=WIDE | copied("load", 0, -9, 0, 0),
-    failing=WIDE | copied("load", 0, 31, 0, 0),
+    passing=WIDE | copy_sample("load", 0, -9, 0, 0),
+    failing=WIDE | copy_sample("load", 0, 31, 0, 0),
     code=715,
 )
 

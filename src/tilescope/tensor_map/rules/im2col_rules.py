@@ -38,17 +38,17 @@ class _Range(NamedTuple):
 
 
 @cache
-def _signed(bits: int) -> _Range:
+def _signed_range(bits: int) -> _Range:
     end = 1 << bits - 1
     return _Range(-end, end - 1)
 
 
 def _im2col_range(rank: int) -> _Range:
     """Of 16, 8 or 5 signed bits for rank 3, 4, 5; another rule reports an invalid rank."""
-    return _signed(CORNER_BITS.get(rank, CORNER_BITS[LEAST_IM2COL_RANK]))
+    return _signed_range(CORNER_BITS.get(rank, CORNER_BITS[LEAST_IM2COL_RANK]))
 
 
-_WIDE_RANGE = _signed(WIDE_CORNER_BITS)
+_WIDE_RANGE = _signed_range(WIDE_CORNER_BITS)
 
 
 CORNER_RANGE = rule(

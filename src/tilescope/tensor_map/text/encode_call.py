@@ -26,7 +26,7 @@ from tilescope.arch import architectures_with
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, Wording, raise_all
 from tilescope.rule import rule
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.tensor_map.map_arguments import MapArguments
 from tilescope.tensor_map.text.argument_dump import LISTS, NAMES, TABLES, Argument, cut_to_rank, row_name
 from tilescope.tensor_map.text.distinct_maps import drop_duplicates
@@ -281,7 +281,7 @@ class _Names:
         if parameter not in LISTS:
             return _integer(value, written, parameter)
         if isinstance(value, str):
-            raise _UNDEFINED_LIST.error(parameter=parameter, written=shortened(value, _SHOWN), name=value)
+            raise _UNDEFINED_LIST.error(parameter=parameter, written=shorten(value, _SHOWN), name=value)
         return (
             value if isinstance(value, tuple) else (value,)
         )  # (64) may mean {64}, but Python does not make it a tuple
@@ -407,7 +407,7 @@ def _integer(value: Argument, written: str, parameter: str) -> int:
 def _unknown(told: Wording, parameter: str, written: str) -> RuleError:
     """The error for an expression; the first name in it is what the text should define."""
     name = re.search(r"[A-Za-z_]\w*", written)
-    expression = shortened(written, _SHOWN)
+    expression = shorten(written, _SHOWN)
     if name is None:
         return told.worded(fix="Write a number there, such as 64.").error(parameter=parameter, written=expression)
     return told.error(parameter=parameter, written=expression, name=name[0])

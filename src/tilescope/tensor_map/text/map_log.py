@@ -16,7 +16,7 @@ from math import isfinite
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from tilescope.errors import PlainData, Violation
-from tilescope.sentence import by, counted, is_printable, listed, printed
+from tilescope.sentence import by, counted, format_value, is_printable, listed
 from tilescope.tensor_map.map_arguments import MAP_KINDS, MapArguments, MapReport
 from tilescope.tensor_map.text.pasted_source import MapSource
 from tilescope.value import Row, Value, hex_field
@@ -263,7 +263,7 @@ def _plain(value: object) -> object:
         or (isinstance(value, int) and is_printable(value))
         or (isinstance(value, float) and isfinite(value))
     )
-    return value if is_plain else printed(value)
+    return value if is_plain else format_value(value)
 
 
 assert set(_KIND_IN_SHORT) == set(MAP_KINDS)

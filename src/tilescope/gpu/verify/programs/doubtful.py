@@ -66,7 +66,7 @@ def opcodes(step: Step) -> Iterator[Opcode]:
 
 def is_doubtful(program: Program) -> bool:
     """Whether two steps of a program are such a pair."""
-    accumulated = Counter(source for step in program.steps for source in _accumulated(step))
+    accumulated = Counter(source for step in program.steps for source in negated_accumulators(step))
     if any(count > 1 for count in accumulated.values()):
         return True
     writers = {register: step for step in program.steps for register in step.writes}
@@ -80,11 +80,11 @@ def is_doubtful(program: Program) -> bool:
     return False
 
 
-def _accumulated(step: Step) -> set[str]:
+def negated_accumulators(step: Step) -> set[str]:
     """The registers whose values, with the sign changed, a wgmma adds to.
 
     >>> lines = ("xor.b32 %r5, %r1, 0x80000000;", "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r5}, %u0, %u1, 1, 1, 1;")
-    >>> _accumulated(Step(lines=lines, reads=(), writes=())), _accumulated(Step(lines=lines[:1], reads=(), writes=()))
+    >>> negated_accumulators(Step(lines=lines, reads=(), writes=())), negated_accumulators(Step(lines=lines[:1], reads=(), writes=()))
     ({'%r1'}, set())
     """
     if not any(opcode.name == "wgmma" for opcode in opcodes(step)):

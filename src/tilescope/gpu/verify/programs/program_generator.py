@@ -29,11 +29,11 @@ _INPUTS = (
 )
 _SCALAR: tuple[tuple[Draw, int], ...] = (
     (scalar_steps.alone, 20),
-    (scalar_steps.guarded, 2),
+    (scalar_steps.add_guarded_step, 2),
     (scalar_steps.branch, 1),
     (scalar_steps.loop, 1),
     (scalar_steps.carries, 1),
-    (scalar_steps.repacked, 2),
+    (scalar_steps.add_repacking, 2),
 )
 _WARP: tuple[tuple[Draw, int], ...] = (
     (warp_steps.shuffle, 3),

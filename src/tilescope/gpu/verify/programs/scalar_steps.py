@@ -135,7 +135,7 @@ def _single(builder: ProgramBuilder) -> Line:
             return line
 
 
-def guarded(builder: ProgramBuilder) -> None:
+def add_guarded_step(builder: ProgramBuilder) -> None:
     """An instruction that some threads execute; the others keep the old value."""
     line = _single(builder)
     result = builder.new(line.result_types[0])
@@ -216,7 +216,7 @@ def carries(builder: ProgramBuilder) -> None:
     builder.add(lines, reads=reads, writes=writes)
 
 
-def repacked(builder: ProgramBuilder) -> None:
+def add_repacking(builder: ProgramBuilder) -> None:
     """Halves of registers, put together or taken apart."""
     half, whole = builder.random.choice(((16, 32), (32, 64)))
     if builder.random.random() < 0.5:

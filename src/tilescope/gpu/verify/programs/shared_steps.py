@@ -172,7 +172,7 @@ def _operands(builder: ProgramBuilder, atomic: str) -> list[Register]:
     return builder.picks(_type_of(atomic), 2 if atomic.startswith("cas") else 1)
 
 
-def _listed(registers: list[Register]) -> str:
+def _join_names(registers: list[Register]) -> str:
     return ", ".join(register.name for register in registers)
 
 
@@ -188,7 +188,7 @@ def own_shared_atomic(builder: ProgramBuilder) -> None:
     lines = [
         *own_address("%t0", base, size_bytes),
         f"st.shared.b{8 * size_bytes} [%t0], {before.name};",
-        f"atom.shared.{atomic} {results[0].name}, [%t0], {_listed(operands)};",
+        f"atom.shared.{atomic} {results[0].name}, [%t0], {_join_names(operands)};",
         f"ld.shared.b{8 * size_bytes} {results[1].name}, [%t0];",
         *one_nan(results[1]),
     ]
@@ -206,7 +206,7 @@ def own_global_atomic(builder: ProgramBuilder) -> None:
     lines = [
         f"mul.wide.u32 %u0, %thread, {size_bytes};",
         "add.s64 %u0, %u0, %scratch;",
-        f"atom.global.{atomic} {result.name}, [%u0+{place.start}], {_listed(operands)};",
+        f"atom.global.{atomic} {result.name}, [%u0+{place.start}], {_join_names(operands)};",
     ]
     builder.add(in_braces(lines, wides=1), reads=operands, writes=[result], scratch=place)
 
@@ -221,7 +221,7 @@ def meeting_global_atomic(builder: ProgramBuilder) -> None:
         f"and.b32 %t0, %thread, {_MEETING_WORDS - 1};",
         f"mul.wide.u32 %u0, %t0, {size_bytes};",
         "add.s64 %u0, %u0, %scratch;",
-        f"red.global.{atomic} [%u0+{place.start}], {_listed(operands)};",
+        f"red.global.{atomic} [%u0+{place.start}], {_join_names(operands)};",
     ]
     builder.add(in_braces(lines, words=1, wides=1), reads=operands, scratch=place)
 
@@ -243,7 +243,7 @@ def meeting_shared_atomic(builder: ProgramBuilder) -> None:
         "bar.sync 0;",
         f"and.b32 %t1, %thread, {_MEETING_WORDS - 1};",
         f"mad.lo.u32 %t1, %t1, {size_bytes}, %smem;",
-        f"red.shared.{atomic} [%t1+{base}], {_listed(operands)};",
+        f"red.shared.{atomic} [%t1+{base}], {_join_names(operands)};",
         "bar.sync 0;",
         f"ld.shared.{width} {result.name}, [%t1+{base}];",
     ]

@@ -117,7 +117,7 @@ def _gemm_launch(case: Case) -> Launch:
     arrays = {
         "A": factors(case["data_type"], m * k, case["seed"]).view(np.uint8),
         "B": factors(case["data_type"], n * k, case["seed"] + 1).view(np.uint8),
-        "C": _untouched(m * n * gemm.output_type.bits // 8),
+        "C": _make_untouched(m * n * gemm.output_type.bits // 8),
     }
     parameters: tuple[Address | Map | int, ...] = (Address(0), Address(1), Address(2))
     if gemm.epilogue is not None:
@@ -142,25 +142,25 @@ def _words(case: Case, count: int) -> Bytes:
     return splitmix_bytes(case["seed"], 4 * count).copy()
 
 
-def _untouched(size_bytes: int) -> Bytes:
+def _make_untouched(size_bytes: int) -> Bytes:
     return np.full(size_bytes, UNTOUCHED, np.uint8)
 
 
 def _block_sums(case: Case) -> Launch:
     count = 5 * case["blocks"] * case["threads"] // 2 + 7
-    return _own(case, {"numbers": _words(case, count), "sums": _untouched(4 * case["blocks"])}, count)
+    return _own(case, {"numbers": _words(case, count), "sums": _make_untouched(4 * case["blocks"])}, count)
 
 
 def _running_sums(case: Case) -> Launch:
     count = case["blocks"] * case["threads"]
-    return _own(case, {"numbers": _words(case, count), "sums": _untouched(4 * count)})
+    return _own(case, {"numbers": _words(case, count), "sums": _make_untouched(4 * count)})
 
 
-def _transposed(case: Case) -> Launch:
+def _draw_transposition(case: Case) -> Launch:
     """A matrix of as many tiles each way as half the blocks drawn, up to 4."""
     tiles = case["blocks"] // 2
     cells = (32 * tiles) ** 2
-    arrays = {"matrix": _words(case, cells), "turned": _untouched(4 * cells)}
+    arrays = {"matrix": _words(case, cells), "turned": _make_untouched(4 * cells)}
     return _own(case | {"blocks": tiles * tiles}, arrays, tiles)
 
 
@@ -175,8 +175,8 @@ def _last_block(case: Case) -> Launch:
     blocks = case["blocks"]
     arrays = {
         "numbers": _words(case, 2 * blocks * case["threads"]),
-        "parts": _untouched(8 * blocks),
-        "total": _untouched(8),
+        "parts": _make_untouched(8 * blocks),
+        "total": _make_untouched(8),
         "ticket": np.zeros(4, np.uint8),
     }
     return _own(case, arrays)
@@ -184,16 +184,16 @@ def _last_block(case: Case) -> Launch:
 
 def _cluster_turn(case: Case) -> Launch:
     count = case["blocks"] * case["threads"]
-    return _own(case, {"numbers": _words(case, count), "turned": _untouched(4 * count)})
+    return _own(case, {"numbers": _words(case, count), "turned": _make_untouched(4 * count)})
 
 
 def _divergent_floats(case: Case) -> Launch:
     count = case["blocks"] * case["threads"]
     arrays = {
         "numbers": numbers("f32", count, case["seed"]).view(np.uint8),
-        "singles": _untouched(4 * count),
-        "doubles": _untouched(8 * count),
-        "turns": _untouched(4 * count),
+        "singles": _make_untouched(4 * count),
+        "doubles": _make_untouched(8 * count),
+        "turns": _make_untouched(4 * count),
     }
     return _own(case, arrays)
 
@@ -201,7 +201,7 @@ def _divergent_floats(case: Case) -> Launch:
 _OWN: dict[str, Callable[[Case], Launch]] = {
     "block_sums": _block_sums,
     "running_sums": _running_sums,
-    "transposed": _transposed,
+    "transposed": _draw_transposition,
     "histogram": _histogram,
     "last_block": _last_block,
     "cluster_turn": _cluster_turn,

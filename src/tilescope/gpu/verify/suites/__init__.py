@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from tilescope.arithmetic import ceil_div
 from tilescope.errors import FaultError, RuleError, unknown_name
-from tilescope.sentence import shortened
+from tilescope.sentence import shorten
 from tilescope.swizzle import CHUNK_BYTES
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Suite:
             words = "our bytes have another digest than the card's, which were not kept"
         else:
             words = first_difference(measured.data, self.predict(case))
-        return f"{words}; case {shortened(str(case), 300)}"
+        return f"{words}; case {shorten(str(case), 300)}"
 
 
 def _bytes(part: Array | np.generic | bytes) -> bytes:
@@ -162,8 +162,8 @@ def first_difference(data: bytes, expected: Sequence[Piece]) -> str:
         wrong = np.flatnonzero(card_numbers != our_numbers)
         if wrong.size:
             place = piece.words.format(*divmod(wrong[0], piece.row))
-            card = _shown(card_numbers[wrong[0]].item())
-            ours = _shown(our_numbers[wrong[0]].item())
+            card = _format_number(card_numbers[wrong[0]].item())
+            ours = _format_number(our_numbers[wrong[0]].item())
             return f"{place}: card {card}, ours {ours} ({wrong.size} of {card_numbers.size} differ)"
         data = data[size:]
     return "the results have other lengths"
@@ -174,7 +174,7 @@ def _pad_piece(data: bytes, size: int, piece: Piece) -> Array:
     return np.frombuffer(data[:size].ljust(size, bytes([UNTOUCHED])), piece.numbers.dtype)
 
 
-def _shown(number: object) -> str:
+def _format_number(number: object) -> str:
     return f"{number:#x}" if isinstance(number, int) else str(number)
 
 

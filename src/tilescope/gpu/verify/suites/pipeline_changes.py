@@ -41,14 +41,14 @@ def change(random: Random, data: Data) -> None:
 
 def _step_lists(data: Data) -> Iterator[list[Data]]:
     for holder in data.get("roles", []):
-        yield from _nested(holder["steps"])
+        yield from _list_bodies(holder["steps"])
 
 
-def _nested(steps: list[Data]) -> Iterator[list[Data]]:
+def _list_bodies(steps: list[Data]) -> Iterator[list[Data]]:
     yield steps
     for step in steps:
         if "loop" in step:
-            yield from _nested(step["steps"])
+            yield from _list_bodies(step["steps"])
 
 
 def _other_number(random: Random, value: Written) -> Written:

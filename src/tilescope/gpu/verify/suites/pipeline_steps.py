@@ -126,11 +126,11 @@ class Encoded:
             raise NotRunnableError("more steps than the interpreter takes")
         for agent in self.agents:
             for action in agent.actions:
-                words = self._refused(agent, action)
+                words = self._refusal_of(agent, action)
                 if words:
                     raise NotRunnableError(f"{action.op}: {words}")
 
-    def _refused(self, agent: Agent, action: Action) -> str:
+    def _refusal_of(self, agent: Agent, action: Action) -> str:
         """Why the interpreter cannot do an action; empty where it can."""
         if any(rank >= self.blocks for rank in action.ranks(agent.block)):
             return "a mask beyond the cluster"
@@ -213,7 +213,7 @@ class Encoded:
             if action.op == "write":
                 rows.append(_row("write", at, size // CHUNK_BYTES, self.serials[key]))
                 continue
-            chunks, first = self._expected(key, place, slot)
+            chunks, first = self._expected_serials(key, place, slot)
             if action.op == "store":
                 rows.append(_row("store", at, chunks, first, self.target_bytes))
                 self.target_bytes += size
@@ -232,7 +232,7 @@ class Encoded:
         mask = sum(1 << rank for rank in ranks)
         return _row("copy", arguments["barrier"], at, size, mask, source, arguments.get("lanes") or 1)
 
-    def _expected(self, key: Key, place: int, slot: int) -> tuple[int, int]:
+    def _expected_serials(self, key: Key, place: int, slot: int) -> tuple[int, int]:
         """The chunks of a read and where the serials that it must see begin."""
         chunks = self.slots[slot].size // CHUNK_BYTES
         first = self.expected_chunks

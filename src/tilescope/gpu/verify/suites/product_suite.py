@@ -24,7 +24,7 @@ from tilescope.gpu.verify.suites import Array, Case, Piece, Result, Suite, split
 from tilescope.gpu.verify.suites.operand_addresses import core_matrices
 from tilescope.mma.fragment import fragment
 from tilescope.mma.mma_instruction import INSTRUCTIONS, Instruction, Operand
-from tilescope.tma.elements import packed
+from tilescope.tma.elements import pack_values
 
 # Integers that a type holds exactly, and whose sums of products every accumulator holds
 _SMALL = (-4, 4)
@@ -62,7 +62,7 @@ class _Opcode(NamedTuple):
     def words(self, operand: Operand, matrices: npt.NDArray[np.int64]) -> Array:
         """(threads, registers) words of an operand."""
         fragment_layout = fragment(self.name, operand, self.types[operand])
-        return _stored(
+        return _pack_integers(
             fragment_layout.distribute(matrices if fragment_layout.matrices > 1 else matrices[0]),
             fragment_layout.data_type,
         ).view("<u4")
@@ -71,13 +71,13 @@ class _Opcode(NamedTuple):
         """B: words of registers, or for wgmma the bytes of shared memory, rows of n with 32 bytes along k."""
         if self.row.warps == 1:
             return self.words("B", matrices)
-        return core_matrices(_stored(matrices[0].T, DataType.named(self.types["B"])))
+        return core_matrices(_pack_integers(matrices[0].T, DataType.named(self.types["B"])))
 
 
-def _stored(numbers: Array, row: DataType) -> Array:
+def _pack_integers(numbers: Array, row: DataType) -> Array:
     """Integers as the bytes of a type; those of fewer than 8 bits are packed."""
     if row.bits < 8:
-        return packed(numbers.astype(np.int8), row.bits)
+        return pack_values(numbers.astype(np.int8), row.bits)
     return np.ascontiguousarray(numbers.astype(row.numpy)).view(np.uint8)
 
 

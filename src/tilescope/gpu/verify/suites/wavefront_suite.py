@@ -64,13 +64,13 @@ def _predict(case: Case) -> list[Piece]:
 
 
 def _run(device: Device, cases: list[Case]) -> Iterable[Result]:
-    counts = _counted(device, cases)
+    counts = _count_by_ncu(device, cases)
     if counts is None:
         counts = _time_accesses(device, cases).tolist()
     return ([np.array([count], "<u4")] for count in counts)
 
 
-def _counted(device: Device, cases: list[Case]) -> list[int] | None:
+def _count_by_ncu(device: Device, cases: list[Case]) -> list[int] | None:
     """Wavefronts as Nsight Compute counts them; None where it does not work here."""
     program = shutil.which("ncu")
     if program is None or device.cubins is None:

@@ -92,10 +92,10 @@ def decode_narrow_mma(assembler: Assembler, instruction: Instruction, words: Wor
     if is_scaled == (kind == "f8f6f4"):
         raise RefusedError(f"kind::{kind} {'has no' if is_scaled else 'needs'} .block_scale")
     types = _TYPES_OF_KIND[kind]
-    d_type = DATA_TYPE[_named(words, ("float32",) if is_scaled else ("float16", "float32"), "D")]
-    a_type = DATA_TYPE[_named(words, types, "A")]
-    b_type = DATA_TYPE[_named(words, types, "B")]
-    c_type = DATA_TYPE[_named(words, (d_type.name,), "C")]
+    d_type = DATA_TYPE[_operand_type(words, ("float32",) if is_scaled else ("float16", "float32"), "D")]
+    a_type = DATA_TYPE[_operand_type(words, types, "A")]
+    b_type = DATA_TYPE[_operand_type(words, types, "B")]
+    c_type = DATA_TYPE[_operand_type(words, (d_type.name,), "C")]
     scale_format = None
     if is_scaled:
         scale_type = words.required(("ue8m0", "ue4m3"), "type of its scale factors")
@@ -127,7 +127,7 @@ def decode_narrow_mma(assembler: Assembler, instruction: Instruction, words: Wor
     return Collective(multiply)
 
 
-def _named(words: Words, names: tuple[str, ...], operand: str) -> str:
+def _operand_type(words: Words, names: tuple[str, ...], operand: str) -> str:
     """The type of an operand, by its PTX name."""
     by_ptx = {DATA_TYPE[name].ptx: name for name in names}
     return by_ptx[words.required(by_ptx, f"type of {operand}: {', '.join(by_ptx)}")]

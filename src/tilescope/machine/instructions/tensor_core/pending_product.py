@@ -45,7 +45,7 @@ from tilescope.mma.tmem_address import QUARTER_LANES, TMEM_COLUMNS
 from tilescope.mma.tmem_copy import padded_codes
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.events import TmemWork
-from tilescope.tma.elements import unpacked
+from tilescope.tma.elements import unpack_values
 
 Matrix = npt.NDArray[np.generic]
 Codes = npt.NDArray[np.unsignedinteger]
@@ -219,12 +219,14 @@ class TensorProduct(NamedTuple):
             own_nibbles = nibbles[number % len(nibbles)] if nibbles else None
             own_scales = _columns_of(scales, columns)
             own_before = before[:, columns]
-            sums.append(self._summed(cluster, copy, b[columns], own_before, scales=own_scales, nibbles=own_nibbles))
+            sums.append(
+                self._sum_quarters(cluster, copy, b[columns], own_before, scales=own_scales, nibbles=own_nibbles)
+            )
         d = np.concatenate(sums, axis=1)
         for index, rank in enumerate(self.ranks):
             self._write(cluster, index, rank, places, d[index * self.own_m : (index + 1) * self.own_m])
 
-    def _summed(
+    def _sum_quarters(
         self,
         cluster: Cluster,
         a: Codes,
@@ -308,10 +310,10 @@ class TensorProduct(NamedTuple):
             emit_operand_read(cluster, operand, read, smem_word, rank)
         element = word.a_type if is_a else word.b_type
         if self.form.kind.is_dense_4_bit:
-            stored = unpacked(stored.astype(np.uint8), element.bits)
+            stored = unpack_values(stored.astype(np.uint8), element.bits)
         elif element.bits < 8:
             stored = padded_codes(stored.astype(np.uint8), element.bits)
-        return _negated(stored, element, word.negate_a if is_a else word.negate_b)
+        return _negate(stored, element, word.negate_a if is_a else word.negate_b)
 
     def _a_copies(self, cluster: Cluster, rank: int) -> list[Codes]:
         """A of one block: once, or every copy of it that is in tensor memory."""
@@ -322,7 +324,7 @@ class TensorProduct(NamedTuple):
         cells = cluster.tensor_memory.cells[rank][placed.cells]  # (rows, k, copies)
         codes = cells >> placed.bits & np.uint32((1 << placed.element_bits) - 1)
         narrow = (codes >> np.uint32(placed.lowest_bit)).astype(f"u{max(1, element.bits // 8)}")
-        negated = _negated(narrow, element, self.descriptor.negate_a)
+        negated = _negate(narrow, element, self.descriptor.negate_a)
         return [np.ascontiguousarray(negated[..., copy]) for copy in range(negated.shape[-1])]
 
     def _a_key(self) -> MatrixKey:
@@ -382,7 +384,7 @@ def _columns_of(scales: list[ScaleFactors] | None, columns: slice) -> list[Scale
     return [factors._replace(b=factors.b[columns]) for factors in scales]
 
 
-def _negated(codes: Codes, element: DataType, is_negated: bool) -> Codes:
+def _negate(codes: Codes, element: DataType, is_negated: bool) -> Codes:
     if not is_negated:
         return codes
     turned: Codes = codes ^ codes.dtype.type(1 << element.bits - 1)

@@ -28,7 +28,7 @@ from tilescope.mma.mma_instruction import Operand as MatrixOperand
 from tilescope.ptx.syntax import Operand, Register
 from tilescope.sentence import counted
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
-from tilescope.tma.elements import packed, unpacked
+from tilescope.tma.elements import pack_values, unpack_values
 
 Elements = npt.NDArray[Any]  # codes of elements: unsigned integers
 
@@ -105,18 +105,18 @@ class RegisterTile:
 
     def targets(self, assembler: Assembler, operand: Operand) -> tuple[int, ...]:
         """The numbers of the registers that an instruction writes the operand to."""
-        return self._checked(
+        return self._require_registers(
             assembler, [(element, assembler.written(element)) for element in assembler.vector(operand)]
         )
 
     def sources(self, assembler: Assembler, operand: Operand) -> tuple[int, ...]:
         """The numbers of the registers that an instruction reads the operand from; constants are registers too."""
         width = "b32" if self.register_bits == REGISTER_BITS else "f64"
-        return self._checked(
+        return self._require_registers(
             assembler, [(element, assembler.source(element, width)) for element in assembler.vector(operand)]
         )
 
-    def _checked(self, assembler: Assembler, registers: list[tuple[Operand, int]]) -> tuple[int, ...]:
+    def _require_registers(self, assembler: Assembler, registers: list[tuple[Operand, int]]) -> tuple[int, ...]:
         """The numbers, if there are as many registers as the operand takes, each as wide as it should be."""
         subject = "the matrix" if self.operand == "matrix" else f"operand {self.operand}"
         if len(registers) != self.registers:
@@ -140,7 +140,7 @@ class RegisterTile:
         places = _places(self)
         scattered = np.ascontiguousarray(elements).reshape(groups.group_count, -1).take(places.scatter, axis=1)
         if places.element_bits == 4:
-            scattered = packed(scattered, places.element_bits)
+            scattered = pack_values(scattered, places.element_bits)
         by_group = scattered.view(f"u{places.register_bits // 8}").reshape(groups.group_count, places.registers, -1)
         words = np.ascontiguousarray(by_group.swapaxes(0, 1)).reshape(places.registers, -1)
         for number, values in zip(numbers, words, strict=True):
@@ -152,7 +152,7 @@ def _elements(words: npt.NDArray[np.unsignedinteger], bits: int) -> Elements:
     if bits == 1:
         return words
     if bits == 4:
-        return unpacked(words.view(np.uint8), bits)
+        return unpack_values(words.view(np.uint8), bits)
     return words.view(f"u{bits // 8}")
 
 

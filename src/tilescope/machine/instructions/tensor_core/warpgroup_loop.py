@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.mma.narrow_sum_loop import Codes, Exponents, Floats, Places, add_tile, take_factors
-from tilescope.swizzle.line_streaming import compiled
+from tilescope.swizzle.line_streaming import compile_loop
 
 
 def _multiply(
@@ -77,4 +77,4 @@ def _multiply(
                     register[lane] = words[elements[lane]]
 
 
-multiply = compiled(_multiply)
+multiply = compile_loop(_multiply)

@@ -36,7 +36,7 @@ from tilescope.ptx.syntax import Instruction, Operand
 from tilescope.sentence import counted
 from tilescope.sync.address import Addresses, Space
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
-from tilescope.tma.elements import unpacked
+from tilescope.tma.elements import unpack_values
 
 WMMA_TYPES = {
     DATA_TYPE[name].ptx: DATA_TYPE[name] for row in WMMA_INSTRUCTIONS for name in (*row.types, *row.accumulators)
@@ -219,7 +219,7 @@ def decode_load(assembler: Assembler, instruction: Instruction) -> Turn:
             loaded = cluster.load(transfer.space, lanes, addresses, transfer.word, access.words, cost=access.kind)
             words = np.zeros((len(place.lanes), access.words), transfer.word)
             words[place.is_live] = loaded.reshape(len(lanes), access.words)
-            codes = unpacked(words, transfer.bits) if transfer.bits == 4 else words
+            codes = unpack_values(words, transfer.bits) if transfer.bits == 4 else words
             elements[:, access.elements] = codes.reshape(warps.group_count, access.lanes, -1)
         tile.fill(cluster, targets, warps, elements)
 
