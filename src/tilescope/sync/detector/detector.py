@@ -17,8 +17,9 @@ Parts for instructions that a kernel may not have are made when the first such e
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -103,6 +104,9 @@ class AtInstruction(Protocol):
     pc: int
 
 
+Judge: TypeAlias = "Callable[[ClusterDetector, Any], None]"
+
+
 class ClusterDetector:
     """The detector of one cluster, part by part."""
 
@@ -169,47 +173,7 @@ class ClusterDetector:
 
     def handlers(self) -> dict[type, Handler]:
         """Which method judges each event."""
-        judges: dict[type, Handler] = {
-            Store: self._store,
-            Atomic: self._atomic,
-            CpAsyncIssued: lambda event: self.cp_async.issue(event),
-            CpAsyncArriveIssued: lambda event: self.cp_async.issue_arrival(event),
-            CpAsyncArrived: lambda event: self.cp_async.arrive(event),
-            GroupCommit: self._commit_group,
-            GroupWait: self._wait_group,
-            CopyIssued: self._issue_copy,
-            CopyCompleted: lambda event: self.bulk.complete(event),
-            AsyncStoreIssued: lambda event: self.bulk.issue_async_store(event),
-            MapRead: lambda event: self.maps.read(event),
-            TensormapRelease: lambda event: self.maps.release(event),
-            TensormapAcquire: lambda event: self.maps.acquire(event),
-            MbarrierInit: lambda event: self.mbarriers.init(event),
-            MbarrierInval: lambda event: self.mbarriers.inval(event),
-            MbarrierArrive: lambda event: self.mbarriers.arrive(event),
-            MbarrierExpect: lambda event: self.mbarriers.expect(event),
-            MbarrierPhaseCompleted: lambda event: self.mbarriers.complete_phase(event),
-            MbarrierInitFence: lambda event: self.mbarriers.fence_init(event.lanes),
-            MemoryFence: lambda event: self.fences.fence(event.lanes, event.scope),
-            ProxyFence: self._fence_proxy,
-            BarrierArrive: self._arrive_at_barrier,
-            PartialGroups: lambda event: self.convergence.judge_partial_groups(event),
-            ClusterArrive: self._arrive_at_cluster,
-            Converge: self._converge,
-            UndefinedUse: lambda event: self.convergence.use_undefined(event),
-            WgmmaIssued: lambda event: self.wgmma.issue(event),
-            WgmmaFence: lambda event: self.wgmma.fence(event),
-            RegisterAccess: lambda event: self.wgmma.access_registers(event),
-            LoadedRegisterAccess: lambda event: self.tmem.access_registers(event),
-            TmemAlloc: lambda event: self.tmem.allocate(event),
-            TmemDealloc: lambda event: self.tmem.deallocate(event),
-            TmemMove: lambda event: self.tmem.move(event),
-            TmemWait: lambda event: self.tmem.wait(event),
-            TmemWork: lambda event: self.tmem.work(event),
-            TmemFence: lambda event: self.tmem.fence(event),
-            TmemCommit: lambda event: self.tmem.commit(event),
-            TmemCommitArrived: lambda event: self.tmem.arrive(event),
-        }
-        handlers = {event_class: self._at_pc(judge) for event_class, judge in judges.items()}
+        handlers: dict[type, Handler] = dict.fromkeys(self._judges(), self._judge)
         handlers[WarpSync] = self.barriers.sync_warps
         handlers[BarrierComplete] = self._complete_barrier
         if self.context.launch.program.collectives:
@@ -219,15 +183,55 @@ class ClusterDetector:
         handlers[ClusterEnd] = self._end_cluster
         return handlers
 
-    def _at_pc(self, judge: Handler) -> Handler:
-        """A handler that first records which instruction is judged."""
-        context = self.context
+    def _judge(self, event: AtInstruction) -> None:
+        """Judge an event, after recording which instruction is judged."""
+        self.context.pc = event.pc
+        self._judges()[type(event)](self, event)
 
-        def handle(event: AtInstruction) -> None:
-            context.pc = event.pc
-            judge(event)
-
-        return handle
+    @staticmethod
+    @cache
+    def _judges() -> dict[type, Judge]:
+        """By the class of an event of an instruction: what judges it. One table serves the detectors of all clusters."""
+        return {
+            Store: ClusterDetector._store,
+            Atomic: ClusterDetector._atomic,
+            CpAsyncIssued: lambda detector, event: detector.cp_async.issue(event),
+            CpAsyncArriveIssued: lambda detector, event: detector.cp_async.issue_arrival(event),
+            CpAsyncArrived: lambda detector, event: detector.cp_async.arrive(event),
+            GroupCommit: ClusterDetector._commit_group,
+            GroupWait: ClusterDetector._wait_group,
+            CopyIssued: ClusterDetector._issue_copy,
+            CopyCompleted: lambda detector, event: detector.bulk.complete(event),
+            AsyncStoreIssued: lambda detector, event: detector.bulk.issue_async_store(event),
+            MapRead: lambda detector, event: detector.maps.read(event),
+            TensormapRelease: lambda detector, event: detector.maps.release(event),
+            TensormapAcquire: lambda detector, event: detector.maps.acquire(event),
+            MbarrierInit: lambda detector, event: detector.mbarriers.init(event),
+            MbarrierInval: lambda detector, event: detector.mbarriers.inval(event),
+            MbarrierArrive: lambda detector, event: detector.mbarriers.arrive(event),
+            MbarrierExpect: lambda detector, event: detector.mbarriers.expect(event),
+            MbarrierPhaseCompleted: lambda detector, event: detector.mbarriers.complete_phase(event),
+            MbarrierInitFence: lambda detector, event: detector.mbarriers.fence_init(event.lanes),
+            MemoryFence: lambda detector, event: detector.fences.fence(event.lanes, event.scope),
+            ProxyFence: ClusterDetector._fence_proxy,
+            BarrierArrive: ClusterDetector._arrive_at_barrier,
+            PartialGroups: lambda detector, event: detector.convergence.judge_partial_groups(event),
+            ClusterArrive: ClusterDetector._arrive_at_cluster,
+            Converge: ClusterDetector._converge,
+            UndefinedUse: lambda detector, event: detector.convergence.use_undefined(event),
+            WgmmaIssued: lambda detector, event: detector.wgmma.issue(event),
+            WgmmaFence: lambda detector, event: detector.wgmma.fence(event),
+            RegisterAccess: lambda detector, event: detector.wgmma.access_registers(event),
+            LoadedRegisterAccess: lambda detector, event: detector.tmem.access_registers(event),
+            TmemAlloc: lambda detector, event: detector.tmem.allocate(event),
+            TmemDealloc: lambda detector, event: detector.tmem.deallocate(event),
+            TmemMove: lambda detector, event: detector.tmem.move(event),
+            TmemWait: lambda detector, event: detector.tmem.wait(event),
+            TmemWork: lambda detector, event: detector.tmem.work(event),
+            TmemFence: lambda detector, event: detector.tmem.fence(event),
+            TmemCommit: lambda detector, event: detector.tmem.commit(event),
+            TmemCommitArrived: lambda detector, event: detector.tmem.arrive(event),
+        }
 
     def stale_values(self, load: Load) -> StaleValues:
         """Judge a load; the lanes that get a stale value."""
