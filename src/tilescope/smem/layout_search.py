@@ -97,10 +97,8 @@ class LayoutSearch(Value):
     tried: Mapping[str, int] = field(hash=False)  # layouts of each family
     bound: tuple[int, ...]  # wavefronts of each pattern that no layout undercuts
     widest: SmemOp = row_field(SmemOp.named)  # whose bytes stay together: the reason for the bound
-    # If conflicts remain: the same with another assignment of a pattern's lanes.
-    other_lanes: LayoutSearch | None = None
-    # The best of the hardware's modes, with conflicts or without; None: none fits the tile.
-    hardware: FoundLayout | None = None
+    other_lanes: LayoutSearch | None = None  # if conflicts remain: the same with another order of a pattern's lanes
+    hardware: FoundLayout | None = None  # the best of the hardware's modes, with conflicts or without; None: none fits
 
     def __iter__(self) -> Iterator[FoundLayout]:
         return iter(self.found)
