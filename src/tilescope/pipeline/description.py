@@ -115,8 +115,7 @@ class Pipeline(Value):
     registers: int | None = None  # of each thread at entry, where setmaxnreg is used
     flags: tuple[Flag, ...] = ()
     not_covered: tuple[str, ...] = ()  # operations of the kernel outside the pipeline, which a proof does not cover
-    # "measured": as on an H200, which keeps a block's memory until the copies that it issued are done.
-    basis: Basis = "documented"
+    basis: Basis = "documented"  # "measured": as an H200, which keeps shared memory until a block's copies are done
     mistakes_found: tuple[str, ...] = ()  # errors of synchronization that a run found, and that no step describes
 
     @property
