@@ -39,7 +39,7 @@ def test_names_and_one_rule_load_little():
 
 def test_an_example_loads_the_modules_it_names():
     program = (
-        "from tilescope.rule import Rule; from tilescope.tensor_map.demonstration import demonstrated; "
-        "row = Rule.named('one-map'); print(len(demonstrated(row, row.failing)), demonstrated(row, row.passing))"
+        "from tilescope.rule import Rule; from tilescope.tensor_map.demonstration import demonstrate; "
+        "row = Rule.named('one-map'); print(len(demonstrate(row, row.failing)), demonstrate(row, row.passing))"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "1 ()\n"

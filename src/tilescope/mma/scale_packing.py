@@ -227,7 +227,7 @@ class _Loops(NamedTuple):
 @lru_cache(maxsize=1)
 def _streaming() -> _Loops | None:
     numba = compiler()
-    return None if numba is None else _Loops(numba.compiled(_pack), numba.compiled(_unpack))
+    return None if numba is None else _Loops(numba.compile_loop(_pack), numba.compile_loop(_unpack))
 
 
 def _pack(rows: Words, atoms: Words) -> None:
