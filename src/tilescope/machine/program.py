@@ -25,6 +25,7 @@ from tilescope.ptx.syntax import (
     Address,
     AddressOf,
     Function,
+    FunctionName,
     Immediate,
     Instruction,
     Module,
@@ -38,7 +39,7 @@ from tilescope.ptx.syntax import (
     nested_operands,
     operand_text,
 )
-from tilescope.sync.address import SHARED_RESERVED_BYTES, Space
+from tilescope.sync.address import CODE_WINDOW, SHARED_RESERVED_BYTES, Space
 from tilescope.sync.cluster_shape import Lanes
 
 DTYPE_OF_BITS = {
@@ -50,6 +51,8 @@ DTYPE_OF_BITS = {
 }
 STACK_BYTES = 8192  # of a thread, for alloca; a card has 1024 unless the program sets another size
 STACK_ALIGNMENT_BYTES = 16
+_CODE_BYTES = 256  # between the addresses of two functions
+_ADDRESS_BITS = 64
 _STEP_NANOSECONDS = 4000  # of a step by numpy, besides about one for each lane
 
 
@@ -87,6 +90,13 @@ class Moves:
     source: int
     target: int
     size_bytes: int
+
+
+class Frame(NamedTuple):
+    """What a function that calls itself has of a thread: its registers, and the bytes of its variables in local memory."""
+
+    registers: tuple[int, ...]
+    local_bytes: npt.NDArray[np.intp]
 
 
 class PendingProducts(Protocol):
@@ -159,11 +169,11 @@ class Program:
     wgmma_registers: set[int] = field(default_factory=set)  # accumulators of wgmma, and A if it is in registers
     loaded_registers: set[int] = field(default_factory=set)  # destination registers of tcgen05.ld
     cta_groups: set[int] = field(default_factory=set)  # of its tcgen05 instructions
-    call_results: dict[int, tuple[Moves, ...]] = field(default_factory=dict)  # return values of each call
     register_dtypes: list[np.dtype[np.generic]] = field(default_factory=list)
     register_numbers: dict[tuple[str, int], int] = field(default_factory=dict)  # (function, its own number of it)
     read_only: dict[int, ReadOnly] = field(default_factory=dict)
     functions: dict[str, int] = field(default_factory=dict)  # where each starts
+    frames: dict[str, Frame] = field(default_factory=dict)  # of functions that call themselves
     param_offsets: dict[int, int] = field(default_factory=dict)  # of the entry's parameters, by variable number
     param_bytes: int = 0
     local_offsets: dict[int, int] = field(default_factory=dict)  # of .local variables and parameters of functions
@@ -231,6 +241,11 @@ class Program:
         return self.static_shared_end - SHARED_RESERVED_BYTES
 
 
+def find_code_addresses(program: Program) -> dict[str, int]:
+    """The addresses of the functions of a text."""
+    return {name: CODE_WINDOW + number * _CODE_BYTES for number, name in enumerate(program.module.functions, 1)}
+
+
 Decoder = Callable[["Assembler", Instruction], "Step | Turn"]
 _WIDEST_TYPE = "b128"  # which only moves, loads, stores and atomics of that type take
 
@@ -289,6 +304,10 @@ class Assembler:
         if isinstance(operand, AddressOf):
             self.place(operand.variable)
             return self._read_only(VariableAddress(operand.variable, operand.offset), np.dtype(np.uint64))
+        if isinstance(operand, FunctionName):
+            if BITS_OF_TYPE[type_name] != _ADDRESS_BITS:
+                raise RefusedError(f"the address of {operand.name} has {_ADDRESS_BITS} bits")
+            return self.constant(self.program.fact(find_code_addresses)[operand.name], _ADDRESS_BITS)
         if isinstance(operand, SpecialRegister):
             require_held(operand.name)
             return self._read_only(operand, special_dtype(operand.name))

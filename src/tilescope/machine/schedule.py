@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from tilescope.machine.cluster import Cluster, Front
 from tilescope.machine.execution.block_barrier import BlockBarriers
+from tilescope.machine.execution.call_frames import MAX_CALL_DEPTH, CallFrames
 from tilescope.machine.execution.fault import KernelFaultError
 from tilescope.machine.execution.pending import IN_ORDER, Work
 from tilescope.machine.launch.launch import Versions
@@ -87,6 +88,7 @@ class Schedule:
     warp_counts: npt.NDArray[np.int64] = field(init=False)
     returns: npt.NDArray[np.int32] = field(init=False)  # (depth, lanes): where calls go back to
     depth: npt.NDArray[np.intp] = field(init=False)
+    call_frames: CallFrames = field(init=False)
     loop_visits: dict[LoopKey, LoopVisit] = field(default_factory=dict)
     finds_spins: bool = True  # whether a loop that sees nothing new waits for a change
     _turns_to_wait: int = 0  # of other clusters, before it looks again at what they changed
@@ -94,6 +96,7 @@ class Schedule:
     _late_polls: set[LoopKey] = field(default_factory=set)  # that have let other clusters go first
     _quiet_steps: int = 0  # since global memory changed, or asynchronous work was done
     _continues: bool = False  # whether the front of the turn that was just taken goes on
+    _has_calls: bool = field(init=False)
 
     def __post_init__(self) -> None:
         cluster = self.cluster
@@ -101,7 +104,10 @@ class Schedule:
         self.barriers = BlockBarriers(cluster)
         self.thread_counts = np.zeros(len(program.steps) + 1, np.int64)
         self.warp_counts = np.zeros(len(program.steps) + 1, np.int64)
-        self.returns = np.zeros((len(program.functions) + 1, cluster.lane_count), np.int32)
+        self._has_calls = len(program.functions) > 1
+        calls = MAX_CALL_DEPTH if program.frames else len(program.functions)
+        self.returns = np.zeros((calls + 1, cluster.lane_count), np.int32)
+        self.call_frames = CallFrames(program, cluster.lane_count)
         self.depth = np.zeros(cluster.lane_count, np.intp)
         self.ready.append(Front(0, np.flatnonzero(cluster.exists)))
 
@@ -191,9 +197,14 @@ class Schedule:
             least = min(front.rounds for front in ready)
             chosen = random.choice([front for front in ready if front.rounds == least])
         else:
-            chosen = min(ready, key=_turn_order)
+            chosen = min(ready, key=self._turn_order)
         self.ready.remove(chosen)
         return chosen
+
+    def _turn_order(self, front: Front) -> tuple[int, int, int]:
+        """Whose turn is first: threads in called functions, so that those that have returned wait for the rest of their warp."""
+        depth = int(self.depth[front.lanes].max()) if self._has_calls else 0
+        return front.rounds, -depth, front.pc
 
     def _has_others_first(self, front: Front) -> bool:
         """Whether a front at a late poll lets asynchronous work, or once the other clusters, go first."""
@@ -426,7 +437,3 @@ class Schedule:
         cluster.pc = work.pc
         cluster.pending.finish(work)
         cluster.version += 1
-
-
-def _turn_order(front: Front) -> tuple[int, int]:
-    return front.rounds, front.pc

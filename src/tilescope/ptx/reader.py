@@ -31,7 +31,15 @@ from tilescope.ptx.declarations import (
 from tilescope.ptx.initial import InitialAddress
 from tilescope.ptx.lexer import Cursor, Text, Token
 from tilescope.ptx.operand_reader import Problems
-from tilescope.ptx.rules import ADDRESS_SIZE, DECLARED_AGAIN, FILE_NAME, MISSING_HEAD, NAME, POINTER_SPACE
+from tilescope.ptx.rules import (
+    ADDRESS_SIZE,
+    DECLARED_AGAIN,
+    FILE_NAME,
+    MISSING_HEAD,
+    NAME,
+    POINTER_SPACE,
+    POINTER_TARGET,
+)
 from tilescope.ptx.scope import NAMES_COMPARED, Scope
 from tilescope.ptx.source_lines import SourceLines
 from tilescope.ptx.syntax import Function, Module, Variable
@@ -358,6 +366,8 @@ class _ModuleReader:
             if named is None and name not in self.functions:
                 nearest = nearest_name(name, islice(chain(self.variables, self.functions), NAMES_COMPARED))
                 self.problems.add(NAME.wording, address.name.start, name=shorten(name), nearest=nearest)
+            elif named is not None and named.space not in ("global", "const"):
+                self.problems.add(POINTER_TARGET, address.name.start, name=shorten(name), space=named.space)
             elif named is not None and named.space != "global" and not address.is_generic:
                 self.problems.add(POINTER_SPACE, address.name.start, name=shorten(name), space=variable.space)
 

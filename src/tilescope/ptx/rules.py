@@ -103,6 +103,11 @@ POINTER_SPACE = TYPE.worded(
     limit="the address of a .global variable, or a generic address",
     fix="Write generic({name}).",
 )
+POINTER_TARGET = TYPE.worded(
+    found=_PLACE + ": the address of {name}, which is in .{space}, as an initial value",
+    limit="the address of a variable in .global or .const, or of a function",
+    fix="Let the kernel compute it: mov.u64 %rd1, {name}.",
+)
 LIMIT = rule(
     "ptx-limit",
     "A PTX text stays within the limits of the chip and of tilescope's parser.",

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from tilescope.ptx.opcode import Fields, fields_of
@@ -389,6 +390,20 @@ class Module:
     target: str  # sm_90a
     functions: dict[str, Function] = field(default_factory=dict)
     variables: dict[str, Variable] = field(default_factory=dict)  # of the module: extern shared memory, tables, strings
+
+    @property
+    def addressed_functions(self) -> frozenset[str]:
+        """The functions whose address some instruction or variable has, so that calls through registers may lead to them."""
+        bodies = (function.instructions or () for function in self.functions.values())
+        operands = (
+            operand
+            for instruction in chain.from_iterable(bodies)
+            if instruction.name != "call"
+            for operand in instruction.operands
+        )
+        names = {operand.name for operand in operands if isinstance(operand, FunctionName)}
+        names.update(name for variable in self.variables.values() for _, name in variable.addresses)
+        return frozenset(names & self.functions.keys())
 
     @property
     def entries(self) -> tuple[Function, ...]:

@@ -1,5 +1,6 @@
 """The windows of the 64-bit generic address space.
 
+    0x7b00_0000_0000   functions: calls through registers use these addresses, and nothing can be read there
     0x7c00_0000_0000   parameters of the kernel (and its .const variables are global memory)
     0x7d00_0000_0000   local memory: every thread sees its own
     0x7e00_0000_0000   shared memory of the cluster: 16 MiB for each block, by its rank
@@ -20,6 +21,7 @@ Space = Literal["global", "shared", "local", "param", "generic"]
 Addresses: TypeAlias = npt.NDArray[np.int64]
 
 WINDOW_BYTES = 1 << 32
+CODE_WINDOW = 0x7B00_0000_0000
 PARAM_WINDOW = 0x7C00_0000_0000
 LOCAL_WINDOW = 0x7D00_0000_0000
 SHARED_WINDOW = 0x7E00_0000_0000

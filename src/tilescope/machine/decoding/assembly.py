@@ -15,20 +15,29 @@ from tilescope.errors import RuleError, Violation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.compiled.arithmetic_runs import find_runs
 from tilescope.machine.execution.collective import Collective
-from tilescope.machine.instructions.control import Branch, Call, IndexedBranch, Return, called_function, decode_call
+from tilescope.machine.instructions.control import (
+    Branch,
+    Call,
+    IndexedBranch,
+    Return,
+    callee_of,
+    decode_call,
+    find_called,
+)
 from tilescope.machine.instructions.decode import decode
 from tilescope.machine.instructions.host_calls import HOST_CALLS, decode_host_call
 from tilescope.machine.instructions.scalar import decode_contraction, keep_factors
-from tilescope.machine.program import Assembler, Program
+from tilescope.machine.program import Assembler, Frame, Program
 from tilescope.machine.step import RefusedError, RegisterUse, Step, Turn, WordSource
 from tilescope.ptx.contraction import contractions
-from tilescope.ptx.syntax import Function, Instruction, Module, Register, Vector, nested_operands
+from tilescope.ptx.syntax import Function, Instruction, Module, Register, Vector, named_variable, nested_operands
 from tilescope.rule import ptx_example, rule
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, Lanes
 from tilescope.sync.epoch import PC_END
 from tilescope.sync.events import LoadedRegisterAccess, RegisterAccess
 
 _SHORTENED_CHARACTERS = 120
+_NOT_RECURSIVE = frozenset({"alloca", "stacksave", "stackrestore", "wgmma", "tcgen05"})
 
 UNSUPPORTED = rule(
     "ptx-unsupported",
@@ -48,15 +57,23 @@ def assemble(module: Module, entry: Function) -> Program:
     assembler = Assembler(module, entry)
     assembler.place_parameters()
     refused: list[Violation] = []
-    for function in _reachable(module, entry, refused):
+    calls = _find_calls(module, entry)
+    recursive = _find_recursive(calls)
+    for name in calls:
+        function = module.functions[name]
+        first_register = len(assembler.program.register_dtypes)
         _append(assembler, function, refused)
+        if name in recursive:
+            refused.extend(_refuse_recursion(function))
+            _add_frame(assembler.program, function, first_register)
     refused.extend(_refuse_length(assembler.program))
     if refused:
         raise RuleError(refused)
     program = assembler.program
     for turn in program.turns:
         if isinstance(turn, Call):
-            turn.start = program.functions[turn.function]
+            for called in turn.functions:
+                called.start = program.functions[called.name]
     assembler.place_dynamic_memory()
     _wait_for_accumulators(program)
     _wait_for_loads(program)
@@ -73,28 +90,39 @@ def _refuse_length(program: Program) -> Iterator[Violation]:
         yield _violation(first, f"a kernel and its functions have at most {PC_END} instructions, and these {count}")
 
 
-def _reachable(module: Module, entry: Function, refused: list[Violation]) -> list[Function]:
-    """The entry and the functions that it calls, directly or not; a function that calls itself is refused."""
-    reachable = {entry.name: entry}
-    pending: list[tuple[Function, tuple[str, ...]]] = [(entry, (entry.name,))]
-    while pending:
-        function, path = pending.pop()
-        for instruction in function.instructions or ():
-            if instruction.name != "call":
-                continue
-            try:
-                name = called_function(instruction).name
-            except RefusedError:
-                continue  # set when it is decoded
-            called = module.functions.get(name)
-            if called is None or called.instructions is None:
-                continue
-            if name in path:
-                refused.append(_violation(instruction, f"{name} calls itself: there is no stack to hold its registers"))
-            elif name not in reachable:
-                reachable[name] = called
-                pending.append((called, (*path, name)))
-    return list(reachable.values())
+def _find_calls(module: Module, entry: Function) -> dict[str, set[str]]:
+    """The entry and the functions that it calls, directly or not, each with those that it calls itself."""
+    calls: dict[str, set[str]] = {}
+    waiting = [entry]
+    while waiting:
+        function = waiting.pop()
+        if function.name in calls:
+            continue
+        instructions = [instruction for instruction in function.instructions or () if instruction.name == "call"]
+        called = {called.name: called for instruction in instructions for called in _find_called(module, instruction)}
+        calls[function.name] = set(called)
+        waiting += called.values()
+    return calls
+
+
+def _find_called(module: Module, instruction: Instruction) -> list[Function]:
+    try:
+        return find_called(module, instruction)
+    except RefusedError:
+        return []  # refused again where it is decoded
+
+
+def _find_recursive(calls: dict[str, set[str]]) -> frozenset[str]:
+    """The functions that call themselves, directly or through others."""
+    reached = {name: set(called) for name, called in calls.items()}
+    is_changed = True
+    while is_changed:
+        is_changed = False
+        for name, called in calls.items():
+            more = set[str]().union(*(reached[inner] for inner in called)) - reached[name]
+            reached[name].update(more)
+            is_changed |= bool(more)
+    return frozenset(name for name, names in reached.items() if name in names)
 
 
 def _append(assembler: Assembler, function: Function, refused: list[Violation]) -> None:
@@ -111,7 +139,7 @@ def _append(assembler: Assembler, function: Function, refused: list[Violation]) 
     products = {contraction.product for contraction in contracted.values()}
     for number, instruction in enumerate(body):
         assembler.targets_now = []
-        decoded: Step | Turn = Return()
+        decoded: Step | Turn = Return(function.name)
         guard: tuple[int, bool] | None = None
         try:
             _require_widths(instruction)
@@ -134,7 +162,37 @@ def _append(assembler: Assembler, function: Function, refused: list[Violation]) 
             program.wgmma_registers |= assembler.named(matrices)
         _add(program, instruction, decoded, guard, tuple(assembler.targets_now))
     program.registers_named.append(frozenset())
-    _add(program, None, Return(), None, ())
+    _add(program, None, Return(function.name), None, ())
+
+
+def _refuse_recursion(function: Function) -> Iterator[Violation]:
+    """Refuse what each call of a function that calls itself would need for itself, and what works on after it has returned."""
+    for instruction in function.instructions or ():
+        if instruction.name in _NOT_RECURSIVE:
+            yield _violation(instruction, f"{function.name} calls itself, and has a {instruction.name}")
+        if instruction.name == "call":
+            continue
+        for variable in filter(None, map(named_variable, instruction.operands)):
+            if variable.space in ("local", "param"):
+                reason = f"{function.name} calls itself, and {variable.name} would have another address in each call"
+                yield _violation(instruction, reason)
+
+
+def _add_frame(program: Program, function: Function, first_register: int) -> None:
+    """Note what a call of a function has of a thread: its variables, and registers from the first that its instructions name."""
+    variables = (*function.parameters, *function.results, *function.variables)
+    offsets = program.local_offsets
+    places = [
+        np.arange(offsets[variable.number], offsets[variable.number] + (variable.size_bytes or 0))
+        for variable in variables
+        if variable.number in offsets
+    ]
+    registers = range(first_register, len(program.register_dtypes))
+    written = tuple(number for number in registers if number not in program.read_only)
+    program.frames[function.name] = Frame(written, np.concatenate([np.zeros(0, np.intp), *places]))
+    for pc in range(program.functions[function.name], len(program.turns)):
+        if isinstance(program.turns[pc], Return):
+            program.targets[pc] = written  # its return puts them back
 
 
 def _require_widths(instruction: Instruction) -> None:
@@ -150,12 +208,8 @@ def _require_widths(instruction: Instruction) -> None:
 def _decode(assembler: Assembler, instruction: Instruction) -> Step | Turn:
     if instruction.name != "call":
         return decode(assembler, instruction)
-    name = called_function(instruction).name
-    if name in HOST_CALLS:
+    if callee_of(instruction).name in HOST_CALLS:
         return decode_host_call(assembler, instruction)
-    function = assembler.module.functions.get(name)
-    if function is None or function.instructions is None:
-        raise RefusedError(f"{name} has no body in this text")
     return decode_call(assembler, instruction)
 
 

@@ -70,7 +70,7 @@ class ControlFlow:
             turn = self._program.turns[pc]
             targets: tuple[int, ...] = ()
             if isinstance(turn, Call):
-                targets = (turn.start,)
+                targets = tuple(called.start for called in turn.functions)
             elif isinstance(turn, Return) and returns:
                 targets = self._find_callers(pc)
             for other in (*self._next[pc], *targets):
@@ -82,8 +82,8 @@ class ControlFlow:
     def _find_callers(self, pc: int) -> tuple[int, ...]:
         """The instructions behind the calls of the function that contains an instruction."""
         start = max(start for start in self._program.functions.values() if start <= pc)
-        turns = enumerate(self._program.turns)
-        return tuple(place + 1 for place, turn in turns if isinstance(turn, Call) and turn.start == start)
+        calls = ((place, turn) for place, turn in enumerate(self._program.turns) if isinstance(turn, Call))
+        return tuple(place + 1 for place, call in calls if any(called.start == start for called in call.functions))
 
     def find_first(self, pcs: list[int]) -> int:
         """The instruction, of several in the order of the text, from which the others can be reached, and not the reverse."""

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.program import Moves, Program
+from tilescope.machine.program import Frame, Program
 from tilescope.machine.step import Step, Stretches
 from tilescope.ptx.syntax import (
     BITS_OF_TYPE,
@@ -194,12 +194,33 @@ class UndefinedValues:
             self._cluster.pc = pc
             self._check(self._registers[register][lanes], lanes, "branch")
 
-    def carry(self, moves: Moves, lanes: LaneNumbers) -> None:
-        """A call or a return copies a variable of local memory."""
+    def local_origins(self, place: slice, lanes: LaneNumbers) -> Origins | None:
+        """(lanes, bytes): what is undefined in a variable of local memory; None: nothing is in any."""
+        return None if self._local is None else self._local.reshape(self._cluster.lane_count, -1)[lanes, place]
+
+    def put_local(self, place: slice, lanes: LaneNumbers, origins: Origins) -> None:
+        """A variable of local memory is written."""
+        if self._local is None:
+            self._local = np.zeros(self._cluster.lane_count * self._cluster.local_stride, np.int32)
+        self._local.reshape(self._cluster.lane_count, -1)[lanes, place] = origins
+
+    def frame_origins(self, frame: Frame, lanes: LaneNumbers) -> Origins:
+        """(registers and bytes, lanes): what is undefined in a frame of some lanes."""
+        registers = [self._origins(number, lanes) for number in frame.registers]
+        local = np.zeros((len(frame.local_bytes), len(lanes)), np.int32)
         if self._local is not None:
-            rows = self._local.reshape(self._cluster.lane_count, -1)
-            source = slice(moves.source, moves.source + moves.size_bytes)
-            rows[lanes, moves.target : moves.target + moves.size_bytes] = rows[lanes, source]
+            local[:] = self._local.reshape(self._cluster.lane_count, -1)[np.ix_(lanes, frame.local_bytes)].T
+        return np.concatenate([np.array(registers, np.int32).reshape(-1, len(lanes)), local])
+
+    def put_frame(self, frame: Frame, lanes: LaneNumbers, origins: Origins) -> None:
+        """The registers and variables of a frame get these origins."""
+        registers, local = np.split(origins, [len(frame.registers)])
+        if self._local is None and local.any():
+            self._local = np.zeros(self._cluster.lane_count * self._cluster.local_stride, np.int32)
+        if self._local is not None:
+            self._local.reshape(self._cluster.lane_count, -1)[np.ix_(lanes, frame.local_bytes)] = local.T
+        for number, register_origins in zip(frame.registers, registers, strict=True):
+            self.put([number], lanes, register_origins)
 
     def _pass_on(self, pc: int, use: _Use, lanes: LaneNumbers) -> None:
         """What becomes undefined by an instruction, and whether it uses an undefined value for good."""

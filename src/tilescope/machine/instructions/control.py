@@ -7,20 +7,37 @@ parked until something changes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.machine.cluster import Cluster, Front
 from tilescope.machine.execution.collective import Collective
-from tilescope.machine.execution.fault import LAUNCH_FAILURE, KernelFaultError
-from tilescope.machine.program import Assembler, Decoder, Moves
+from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, LAUNCH_FAILURE, KernelFaultError
+from tilescope.machine.execution.undefined_values import Origins
+from tilescope.machine.program import Assembler, Decoder, Moves, find_code_addresses
 from tilescope.machine.schedule import LoopVisit, Schedule
 from tilescope.machine.step import RefusedError, Step, Turn
-from tilescope.ptx.syntax import Arguments, BranchTable, FunctionName, Instruction, Label, Variable
+from tilescope.ptx.syntax import (
+    Arguments,
+    BranchTable,
+    Function,
+    FunctionName,
+    Instruction,
+    Label,
+    Module,
+    Register,
+    Variable,
+)
 from tilescope.sentence import counted
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.sync.events import BranchTaken
+
+_POINTER_FIX = "Check that the pointer was set, and that the function has the type through which it is called."
+_DEEP_FIX = "End the recursion earlier. On a card cudaDeviceSetLimit(cudaLimitStackSize) sets the size of the stack, 1024 bytes by default."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,37 +98,101 @@ class IndexedBranch:
             schedule.add(Front(target, front.lanes[chosen == target], front.rounds, front.steps))
 
 
-def _carry(cluster: Cluster, moves: Moves, lanes: LaneNumbers) -> None:
-    """Copy a variable of local memory to another one, for some lanes."""
+@dataclass(slots=True)
+class CalledFunction:
+    """A function with a body that a call may lead to: arguments are copied to its parameters, which are local memory."""
+
+    name: str
+    address: int
+    arguments: tuple[Moves, ...]
+    results: tuple[Moves, ...]
+    start: int = -1  # filled in when the functions have their places
+
+    def enter(self, schedule: Schedule, lanes: LaneNumbers, behind: int) -> None:
+        """Remember where to go back to, and carry the arguments over."""
+        depth = schedule.depth[lanes]
+        if int(depth.max()) == len(schedule.returns):
+            lane = int(lanes[np.argmax(depth)])
+            raise KernelFaultError(
+                ILLEGAL_ADDRESS, f"calls are nested {len(schedule.returns)} deep", lane, fix=_DEEP_FIX
+            )
+        schedule.call_frames.enter(schedule.cluster, self.name, lanes)
+        for moves in self.arguments:
+            _put(schedule.cluster, moves, lanes, _take(schedule.cluster, moves, lanes))
+        schedule.returns[depth, lanes] = behind
+        schedule.depth[lanes] += 1
+
+    def leave(self, schedule: Schedule, lanes: LaneNumbers) -> None:
+        """Carry the results over. The variables that take them may be the function's own, of the call before."""
+        results = [_take(schedule.cluster, moves, lanes) for moves in self.results]
+        schedule.call_frames.leave(schedule.cluster, self.name, lanes)
+        for moves, result in zip(self.results, results, strict=True):
+            _put(schedule.cluster, moves, lanes, result)
+
+
+class _Carried(NamedTuple):
+    """A variable on its way to another one: its bytes, and what of them is undefined."""
+
+    content: npt.NDArray[np.uint8]
+    origins: Origins | None
+
+
+def _take(cluster: Cluster, moves: Moves, lanes: LaneNumbers) -> _Carried:
+    local = cluster.local.reshape(cluster.lane_count, cluster.local_stride)
+    undefined = cluster.undefined
+    source = slice(moves.source, moves.source + moves.size_bytes)
+    return _Carried(local[lanes, source], None if undefined is None else undefined.local_origins(source, lanes))
+
+
+def _put(cluster: Cluster, moves: Moves, lanes: LaneNumbers, carried: _Carried) -> None:
     local = cluster.local.reshape(cluster.lane_count, cluster.local_stride)
     target = slice(moves.target, moves.target + moves.size_bytes)
-    source = slice(moves.source, moves.source + moves.size_bytes)
-    local[lanes, target] = local[lanes, source]
-    if cluster.undefined is not None:
-        cluster.undefined.carry(moves, lanes)
+    local[lanes, target] = carried.content
+    if cluster.undefined is not None and carried.origins is not None:
+        cluster.undefined.put_local(target, lanes, carried.origins)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Call:
-    """call of a function with a body: arguments are copied to its parameters, which are local memory."""
+    """call of a function, or through a register: of one of several."""
 
-    function: str
-    start: int  # filled in when the functions have their places
-    arguments: tuple[Moves, ...]
+    functions: tuple[CalledFunction, ...]
+    register: int | None  # that holds the address; None: there is one function
 
     def take(self, schedule: Schedule, front: Front) -> None:
-        """Remember where to go back to, and go."""
-        for moves in self.arguments:
-            _carry(schedule.cluster, moves, front.lanes)
-        depth = schedule.depth[front.lanes]
-        schedule.returns[depth, front.lanes] = front.pc + 1
-        schedule.depth[front.lanes] += 1
-        schedule.go_on(front, self.start)
+        """Go, each lane to its function."""
+        if self.register is None:
+            [function] = self.functions
+            function.enter(schedule, front.lanes, front.pc + 1)
+            schedule.go_on(front, function.start)
+            return
+        cluster = schedule.cluster
+        if cluster.undefined is not None:
+            cluster.undefined.branch(front.pc, self.register, front.lanes)
+        addresses = cluster.registers[self.register][front.lanes]
+        is_left = np.ones(len(front.lanes), np.bool_)
+        for function in self.functions:
+            is_called = addresses == function.address
+            if is_called.any():
+                is_left &= ~is_called
+                lanes = front.lanes[is_called]
+                function.enter(schedule, lanes, front.pc + 1)
+                schedule.add(Front(function.start, lanes, front.rounds, front.steps))
+        if is_left.any():
+            first = int(np.argmax(is_left))
+            reason = f"a call of {int(addresses[first]):#x}, where no function with these parameters and results is"
+            raise KernelFaultError(ILLEGAL_ADDRESS, reason, int(front.lanes[first]), fix=_POINTER_FIX)
+
+    def find(self, name: str) -> CalledFunction:
+        """The function of that name, to which it has led."""
+        return next(function for function in self.functions if function.name == name)
 
 
 @dataclass(frozen=True, slots=True)
 class Return:
     """ret: back to the call, or the end of the thread."""
+
+    function: str
 
     def take(self, schedule: Schedule, front: Front) -> None:
         """Split the front by where its lanes were called from."""
@@ -123,16 +204,12 @@ class Return:
             targets = schedule.returns[schedule.depth[back], back]
             for target in np.unique(targets).tolist():
                 lanes = back[targets == target]
-                for moves in _results(schedule.cluster, target - 1):
-                    _carry(schedule.cluster, moves, lanes)
+                call = schedule.cluster.program.turns[target - 1]
+                assert isinstance(call, Call)
+                call.find(self.function).leave(schedule, lanes)
                 schedule.add(Front(target, lanes, front.rounds, front.steps))
         if len(ended):
             schedule.exit(ended)
-
-
-def _results(cluster: Cluster, pc: int) -> tuple[Moves, ...]:
-    """The results of the call at `pc`."""
-    return cluster.program.call_results.get(pc, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +236,7 @@ def _brx(assembler: Assembler, instruction: Instruction) -> Turn:
 
 
 def _ret(assembler: Assembler, instruction: Instruction) -> Turn:
-    return Return()
+    return Return(assembler.function.name)
 
 
 def _exit(assembler: Assembler, instruction: Instruction) -> Turn:
@@ -195,12 +272,35 @@ def _no_effect(assembler: Assembler, instruction: Instruction) -> Step:
     return do_nothing
 
 
-def called_function(instruction: Instruction) -> FunctionName:
-    """The function of a call, whose operands are (results), function, (arguments), each of the lists perhaps absent."""
+def callee_of(instruction: Instruction) -> FunctionName | Register:
+    """What is called: a function, or the one whose address a register holds.
+
+    The operands are (results), callee, (arguments), prototype; the lists may be absent.
+    """
     for operand in instruction.operands:
-        if isinstance(operand, FunctionName):
+        if isinstance(operand, FunctionName | Register):
             return operand
-    raise RefusedError("an indirect call: the function is not known when the kernel is made")
+    raise RefusedError("call needs a function, or a register that holds the address of one")
+
+
+def find_called(module: Module, instruction: Instruction) -> list[Function]:
+    """The functions with a body that a call may lead to: through a register, those that match of whose address is taken."""
+    callee = callee_of(instruction)
+    if isinstance(callee, FunctionName):
+        function = module.functions.get(callee.name)
+        return [] if function is None or function.instructions is None else [function]
+    results, arguments = call_lists(instruction)
+    sizes = _sizes(results), _sizes(arguments)
+    functions = [module.functions[name] for name in module.functions if name in module.addressed_functions]
+    return [
+        function
+        for function in functions
+        if function.instructions is not None and (_sizes(function.results), _sizes(function.parameters)) == sizes
+    ]
+
+
+def _sizes(variables: Iterable[Variable]) -> list[int | None]:
+    return [variable.size_bytes for variable in variables]
 
 
 def call_lists(instruction: Instruction) -> tuple[tuple[Variable, ...], tuple[Variable, ...]]:
@@ -209,7 +309,7 @@ def call_lists(instruction: Instruction) -> tuple[tuple[Variable, ...], tuple[Va
     arguments: tuple[Variable, ...] = ()
     name_seen = False
     for operand in instruction.operands:
-        if isinstance(operand, FunctionName):
+        if isinstance(operand, FunctionName | Register):
             name_seen = True
         elif isinstance(operand, Arguments):
             variables = tuple(variable for variable in operand.variables if isinstance(variable, Variable))
@@ -224,17 +324,28 @@ def call_lists(instruction: Instruction) -> tuple[tuple[Variable, ...], tuple[Va
 
 def decode_call(assembler: Assembler, instruction: Instruction) -> Turn:
     """A call of a function of the module; what is only declared is in host_calls.py."""
-    name = called_function(instruction).name
-    function = assembler.module.functions[name]
+    callee = callee_of(instruction)
+    functions = find_called(assembler.module, instruction)
+    if not functions and isinstance(callee, FunctionName):
+        raise RefusedError(f"{callee.name} has no body in this text")
+    if not functions:
+        raise RefusedError("the text takes the address of no function with these parameters and results")
     results, arguments = call_lists(instruction)
-    pc = len(assembler.program.steps)
-    assembler.program.call_results[pc] = tuple(
-        _moves(assembler, inside, outside) for inside, outside in zip(function.results, results, strict=True)
+    addresses = assembler.program.fact(find_code_addresses)
+    called = tuple(
+        CalledFunction(
+            function.name,
+            addresses[function.name],
+            _moves_of_all(assembler, arguments, function.parameters),
+            _moves_of_all(assembler, function.results, results),
+        )
+        for function in functions
     )
-    carried = tuple(
-        _moves(assembler, outside, inside) for outside, inside in zip(arguments, function.parameters, strict=True)
-    )
-    return Call(name, -1, carried)
+    return Call(called, None if isinstance(callee, FunctionName) else assembler.source(callee, "u64"))
+
+
+def _moves_of_all(assembler: Assembler, sources: Sequence[Variable], targets: Sequence[Variable]) -> tuple[Moves, ...]:
+    return tuple(_moves(assembler, source, target) for source, target in zip(sources, targets, strict=True))
 
 
 def _moves(assembler: Assembler, source: Variable, target: Variable) -> Moves:

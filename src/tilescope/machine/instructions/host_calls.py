@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.execution.fault import ASSERT, KernelFaultError
-from tilescope.machine.instructions.control import call_lists, called_function
+from tilescope.machine.instructions.control import call_lists, callee_of
 from tilescope.machine.instructions.printf import Conversion, format_conversion, parts_of
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler
 from tilescope.machine.step import RefusedError, Step
@@ -27,7 +27,7 @@ _STRING_BYTES = 1 << 16  # of one string that is read
 
 def decode_host_call(assembler: Assembler, instruction: Instruction) -> Step:
     """The step of a call to one of them."""
-    name = called_function(instruction).name
+    name = callee_of(instruction).name
     if name in ("malloc", "free"):
         raise RefusedError(f"{name} in a kernel: there is no heap; give the kernel an array")
     results, arguments = call_lists(instruction)

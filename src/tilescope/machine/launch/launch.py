@@ -26,7 +26,7 @@ from tilescope.machine.observers.array_ends import ArrayEnds, find_watched_reads
 from tilescope.machine.observers.atomic_order import AtomicOrder, ordered_atomics
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.store_log import StoreLog
-from tilescope.machine.program import Program
+from tilescope.machine.program import Program, find_code_addresses
 from tilescope.machine.proof.recorder import Recorder
 from tilescope.sync.address import BUFFER_ALIGNMENT_BYTES
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape
@@ -243,7 +243,7 @@ def place_variables(program: Program, memory: GlobalMemory) -> dict[str, int]:
             contents[variable.name][: len(variable.initial)] = np.frombuffer(variable.initial, np.uint8)
         for offset, name in variable.addresses:
             pointer = contents[variable.name][offset : offset + 8].view(np.uint64)
-            pointer += np.uint64(addresses[name])
+            pointer += np.uint64(addresses[name] if name in addresses else program.fact(find_code_addresses)[name])
     if program.reads_special(GRID_WORKSPACE_REGISTERS):
         workspace = np.array([_GRID_WORKSPACE_BYTES, 0], np.uint32)
         addresses[GRID_WORKSPACE] = memory.place(workspace)
