@@ -88,7 +88,7 @@ class Schedule:
     warp_counts: npt.NDArray[np.int64] = field(init=False)
     returns: npt.NDArray[np.int32] = field(init=False)  # (depth, lanes): where calls go back to
     depth: npt.NDArray[np.intp] = field(init=False)
-    call_frames: CallFrames = field(init=False)
+    call_frames: CallFrames | None = field(init=False)  # None: no function calls itself
     loop_visits: dict[LoopKey, LoopVisit] = field(default_factory=dict)
     finds_spins: bool = True  # whether a loop that sees nothing new waits for a change
     _turns_to_wait: int = 0  # of other clusters, before it looks again at what they changed
@@ -107,7 +107,7 @@ class Schedule:
         self._has_calls = len(program.functions) > 1
         calls = MAX_CALL_DEPTH if program.frames else len(program.functions)
         self.returns = np.zeros((calls + 1, cluster.lane_count), np.int32)
-        self.call_frames = CallFrames(program, cluster.lane_count)
+        self.call_frames = CallFrames(program, cluster.lane_count) if program.frames else None
         self.depth = np.zeros(cluster.lane_count, np.intp)
         self.ready.append(Front(0, np.flatnonzero(cluster.exists)))
 

@@ -116,7 +116,8 @@ class CalledFunction:
             raise KernelFaultError(
                 ILLEGAL_ADDRESS, f"calls are nested {len(schedule.returns)} deep", lane, fix=_DEEP_FIX
             )
-        schedule.call_frames.enter(schedule.cluster, self.name, lanes)
+        if schedule.call_frames is not None:
+            schedule.call_frames.enter(schedule.cluster, self.name, lanes)
         for moves in self.arguments:
             _put(schedule.cluster, moves, lanes, _take(schedule.cluster, moves, lanes))
         schedule.returns[depth, lanes] = behind
@@ -125,7 +126,8 @@ class CalledFunction:
     def leave(self, schedule: Schedule, lanes: LaneNumbers) -> None:
         """Carry the results over. The variables that take them may be the function's own, of the call before."""
         results = [_take(schedule.cluster, moves, lanes) for moves in self.results]
-        schedule.call_frames.leave(schedule.cluster, self.name, lanes)
+        if schedule.call_frames is not None:
+            schedule.call_frames.leave(schedule.cluster, self.name, lanes)
         for moves, result in zip(self.results, results, strict=True):
             _put(schedule.cluster, moves, lanes, result)
 
