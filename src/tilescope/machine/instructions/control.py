@@ -293,7 +293,8 @@ def find_called(module: Module, instruction: Instruction) -> list[Function]:
         return [] if function is None or function.instructions is None else [function]
     results, arguments = call_lists(instruction)
     sizes = _sizes(results), _sizes(arguments)
-    functions = [module.functions[name] for name in module.functions if name in module.addressed_functions]
+    addressed = module.addressed_functions
+    functions = [function for name, function in module.functions.items() if name in addressed and not function.is_entry]
     return [
         function
         for function in functions
