@@ -37,7 +37,19 @@ def _with_its_operands_turned(lines, place, _draw):
     lines[place] = ",".join(parts[::-1]) + ";"
 
 
-CHANGES = (_without, _exchanged, _with_another_number, _with_another_register, _with_its_operands_turned)
+def _with_another_word(lines, place, draw):
+    words = re.findall(r"\.[a-z_0-9:]+", "".join(lines))
+    lines[place] = re.sub(r"\.[a-z_0-9:]+", lambda _: draw.choice(words), lines[place], count=1)
+
+
+CHANGES = (
+    _without,
+    _exchanged,
+    _with_another_number,
+    _with_another_register,
+    _with_its_operands_turned,
+    _with_another_word,
+)
 
 
 def damaged(text, draw):
@@ -72,6 +84,18 @@ def test_a_damaged_kernel_is_refused_or_comes_to_an_end(name, seed):
     )
     assert run.outcome in OUTCOMES
     assert bool(run.findings) or run.outcome == "finished"
+
+
+def test_no_fix_is_tried_behind_the_last_instruction():
+    """Threads of two blocks race, and some never leave a loop: all paths join only at the end of the body."""
+    text = PATHS["tables"].with_suffix(".ptx").read_text()
+    pointer, branch = "cvta.to.global.u64 \t%rd14, %rd2;", "@%p2 bra \t$L__BB0_3;"
+    assert text.count(pointer) == text.count(branch) == 1
+    changed = text.replace(pointer, "…").replace(branch, pointer).replace("…", branch)
+    words = [np.zeros(4096, np.uint32) for _ in range(2)]
+    run = ts.Kernel(changed).run(2, 32, [*words, 7], smem_bytes=49152, max_steps=3000)
+    assert run.outcome == "hang"
+    assert "run-race" in {finding.rule for finding in run.findings}
 
 
 def test_addresses_everywhere_are_faults():

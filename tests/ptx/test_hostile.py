@@ -107,6 +107,13 @@ def test_a_text_with_pieces_taken_out_put_in_or_doubled_is_read_or_refused(data)
     read_or_refused(text)
 
 
+@pytest.mark.parametrize("word", [".shared::cluster", ".shared::cta", ".regs", ".param::func", ".loc::x"])
+def test_a_directive_is_a_whole_word(word):
+    with pytest.raises(ts.RuleError) as refused:
+        read_module(BODY + f"{word} .b32 x; ret; }}")
+    assert {violation.rule for violation in refused.value.violations} == {"ptx-syntax"}
+
+
 @given(st.text(alphabet='{}[]();:,.@!%|+-~<>="/*#\n abxr019_$', max_size=80))
 def test_any_body_is_read_or_refused(body):
     read_or_refused(BODY + ".reg .b32 a, b, x, r; " + body)

@@ -231,6 +231,7 @@ class BodyReader:
             return plain.end()
         cursor = self.cursor
         cursor.move(position)
+        directive = cursor.token.text  # .shared::cta, where a pattern found .shared
         if directive == ".reg":
             read_registers(cursor, self.scope)
         elif directive in VARIABLE_SPACES:

@@ -206,7 +206,8 @@ class _Trials:
             remedies[candidate] = remedy
             return "fixes"
 
-        new_candidates = find_candidates(self._launch, self._text, conflict, lambda: self._convergence)
+        all_candidates = find_candidates(self._launch, self._text, conflict, lambda: self._convergence)
+        new_candidates = filter(self._has_places, all_candidates)
         candidates = itertools.chain(self._passing, itertools.islice(new_candidates, CANDIDATES_OF_A_FINDING))
         fix = try_candidates(candidates, judge, self.budget).fix
         if fix is None:
@@ -359,6 +360,11 @@ class _Trials:
             return None
         remaining = frozenset(original_offsets(conflict) for conflict in launch.detector.reported_conflicts())
         return _Finished(remaining, frozenset(phase.address for phase in launch.phases))
+
+    def _has_places(self, candidate: Candidate) -> bool:
+        """Whether its insertions have a place in the text. The return at the end of a body that does not end with one has none."""
+        instructions = self._launch.program.instructions
+        return all(instructions[insertion.pc] is not None for insertion in candidate.insertions)
 
     def _edits_of(self, candidate: Candidate) -> Edits:
         insertions = (self._make_edit(insertion) for insertion in candidate.insertions)
