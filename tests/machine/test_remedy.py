@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from kernel_recording import PATHS
 from pair_kernels import run, variant
 from pair_table import TABLE
 from ptx_texts import kernel as kernel_of
@@ -226,6 +227,21 @@ def test_a_right_kernel_runs_once(monkeypatch, name):
     runs = counted_runs(monkeypatch)
     run(KERNELS[name], ts.Kernel(variant(KERNELS[name].text)), None, advice="fixes")
     assert runs == ["asked"]
+
+
+def test_threads_that_ask_for_releases_use_up_the_budget_of_trials(monkeypatch):
+    """Each thread of two blocks asks what many atomics of the other one release: without the budget there would be 45 trials."""
+    trials = []
+    make_trial = remedy.make_trial
+    monkeypatch.setattr(
+        remedy, "make_trial", lambda *args, **options: trials.append(args) or make_trial(*args, **options)
+    )
+    text = PATHS["atomics_global"].with_suffix(".ptx").read_text()
+    address = "shl.b32 \t%r41, %r14, 4;"
+    assert text.count(address) == 1
+    run = ts.Kernel(text.replace(address, "")).run(2, 32, [np.zeros(4096, np.uint32) for _ in range(5)])
+    assert {finding.rule for finding in run.findings if finding.severity == "error"} == {"run-race"}
+    assert 1 <= len(trials) <= 10
 
 
 def test_warnings_are_no_reason_to_run_again(monkeypatch):

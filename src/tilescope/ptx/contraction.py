@@ -120,14 +120,15 @@ def _basic_blocks(instructions: Sequence[Instruction]) -> Iterator[range]:
 def _becomes_a_branch(instruction: Instruction) -> bool:
     """Whether ptxas starts a new basic block for it: a branch skips it, or it loops, or it calls."""
     name, modifiers = instruction.name, instruction.modifiers
+    type_name = modifiers[-1] if modifiers else ""
     if name in _BRANCHES_UNDER_A_GUARD and instruction.guard is not None:
         return True
     if name in ("membar", "fence"):
         return name == "membar" or not _FENCES.isdisjoint(modifiers)
     if name in ("div", "sqrt", "rcp"):
-        is_of_integers = name == "div" and modifiers[-1] in ("u64", "s64")
-        return is_of_integers or (not _ROUNDINGS.isdisjoint(modifiers) and (name, modifiers[-1]) != ("rcp", "f64"))
-    return name == "rem" and modifiers[-1] in ("u64", "s64")
+        is_of_integers = name == "div" and type_name in ("u64", "s64")
+        return is_of_integers or (not _ROUNDINGS.isdisjoint(modifiers) and (name, type_name) != ("rcp", "f64"))
+    return name == "rem" and type_name in ("u64", "s64")
 
 
 def _read_before_written(instructions: Sequence[Instruction], blocks: Sequence[range]) -> set[Register]:

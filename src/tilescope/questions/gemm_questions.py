@@ -31,7 +31,7 @@ from tilescope.questions.plan_questions import (
 )
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
 from tilescope.questions.shared_inputs import ELEMENT_TYPE
-from tilescope.sentence import by
+from tilescope.sentence import by, shorten
 from tilescope.written import number, product, tile
 
 SHAPE = Input("shape", "", "Product", "in elements, m x n x k.", read=product)
@@ -104,6 +104,8 @@ def gemm_answer(asked: Asked) -> Answer:
         "operand" in asked and "element" not in asked,
         "--operand selects the operand of --element MN,K: pass both options.",
     )
+    operand = asked.get("operand", "A")
+    refuse(operand.upper() not in OPERAND_OF.choices, f"--operand {shorten(operand)}: the operands are A and B.")
     call = Call(plan_gemm, (*asked["shape"], asked["data_type"]), asked.options(GEMM_OPTIONS), "gemm")
     try:
         planned = call.run()

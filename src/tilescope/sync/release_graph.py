@@ -116,6 +116,7 @@ class ReleaseGraph:
         self._newest_known: tuple[Knowledge, ...] = ()
         self._complete: dict[_End, _Complete] = {}  # the last ones
         self.next_node = NO_NODE + 1
+        self.rounds_walked = 0  # by all who asked
 
     @property
     def is_full(self) -> bool:
@@ -179,6 +180,7 @@ class ReleaseGraph:
             for is_executed, indices in zip((False, True), taken.at_words, strict=True):
                 self._wait(walk, found.at_word[found.starts[indices]], is_executed)
         walk.finish()
+        self.rounds_walked += walk.visited
         return walk
 
     def _keep_complete(self, end: _End) -> None:

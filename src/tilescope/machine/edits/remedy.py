@@ -27,7 +27,14 @@ from tilescope.machine.edits.barrier_numbers import WAIT_MISTAKES, Stuck, find_c
 from tilescope.machine.edits.converged_places import Convergence, VisitCounter
 from tilescope.machine.edits.kernel_text import Edits, KernelText
 from tilescope.machine.edits.remedy_candidates import Candidate, find_candidates
-from tilescope.machine.edits.trial import OTHER_SEEDS, InitialState, make_trial, trial_step_budget, used_steps
+from tilescope.machine.edits.trial import (
+    OTHER_SEEDS,
+    InitialState,
+    make_trial,
+    trial_step_budget,
+    used_steps,
+    walked_steps,
+)
 from tilescope.machine.execution.launch_grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
@@ -351,7 +358,7 @@ class _Trials:
         launch.detector.conflicts = conflicts
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, initial.blocks))
-        self.budget.spend(launch.steps if conflicts.has_failed else used_steps(launch))
+        self.budget.spend(launch.steps + walked_steps(launch) if conflicts.has_failed else used_steps(launch))
         if conflicts.has_failed:
             return None
         if result.outcome == "stopped":

@@ -16,6 +16,7 @@ from tilescope.sync.cluster_shape import BlockIndex
 COPIED_BYTES = 64 << 20  # a launch with more memory gets no trials
 STEPS_OF_ALL_TRIALS = 4  # times the steps of the run; short runs have SHORT_STEPS
 SHORT_STEPS = 20_000
+_STEPS_OF_A_ROUND = 4  # of releases of atomics that a walk looks at
 OTHER_SEEDS = (1, 2)  # a change must also hold in other interleavings of the threads
 
 
@@ -29,7 +30,13 @@ class InitialState(NamedTuple):
 
 def used_steps(launch: Launch) -> int:
     """The steps that a run has used: its instructions, and the work that counts as instructions."""
-    return launch.max_steps - launch.steps_left
+    return launch.max_steps - launch.steps_left + walked_steps(launch)
+
+
+def walked_steps(launch: Launch) -> int:
+    """The steps that asking for releases of atomics counts as: of threads that ask one by one, it takes most of the time."""
+    graph = None if launch.detector is None else launch.detector.releases
+    return 0 if graph is None else graph.rounds_walked * _STEPS_OF_A_ROUND
 
 
 def trial_step_budget(launch: Launch) -> int:
