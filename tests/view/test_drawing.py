@@ -87,3 +87,14 @@ def test_every_step_of_a_walk_marks_cells_of_the_drawing(name):
 def test_a_value_without_a_walk_has_no_steps():
     assert view.walk(ts.TensorMap("u8", (64,), (), (64,))) == ()
     assert view.walk(ts.Card.named("H200")) == ()
+
+
+def test_a_grid_of_any_extent_takes_the_rows_that_are_drawn():
+    extent = 1 << 60
+    asked = ([extent - 1], [])
+    grid = Grid.of(
+        "", ("row", "k"), range(extent), range(extent), lambda a, b: Cell(str(a - b)), most=(4, 2), asked=asked
+    )
+    assert [row.labels for row in grid.rows] == [(str(extent - 4 + place),) for place in range(4)]
+    assert [cell.text for cell in grid.rows[-1].cells] == [str(extent - 1), str(extent - 2)]
+    assert grid.notes == (f"Drawn: rows {extent - 4} to {extent - 1} of {extent} and 2 of {extent} columns.",)

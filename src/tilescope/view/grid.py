@@ -10,7 +10,7 @@ A grid has the contents and positions, not the appearance: `text_lines` prints i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Self, TypeVar
@@ -135,27 +135,31 @@ class Grid:
         >>> [row.labels for row in grid.rows], grid.notes
         ([('4',), ('5',)], ('Drawn: rows 4 to 5 of 9.',))
         """
-        down = rows if isinstance(rows, Mapping) else {row: str(row) for row in rows}
-        across = columns if isinstance(columns, Mapping) else {column: column for column in columns}
+        down: Sequence[Down] = rows if isinstance(rows, Sequence) else [*rows]  # a range stays one, however long
+        across: Sequence[Across] = columns if isinstance(columns, Sequence) else [*columns]
         most_rows, most_columns = most
-        shown_rows = _window([*down], most_rows, asked[0])
-        shown_columns = _window([*across], most_columns, asked[1])
+        shown_rows = _window(down, most_rows, asked[0])
+        shown_columns = _window(across, most_columns, asked[1])
+
+        def labels_of(row: Down) -> tuple[str, ...]:
+            label = rows[row] if isinstance(rows, Mapping) else str(row)
+            return (label,) if isinstance(label, str) else label
+
         lines: list[Row] = []
         for row in shown_rows:
-            label = down[row]
-            labels = (label,) if isinstance(label, str) else label
+            labels = labels_of(row)
             is_multiple = rule_every > 0 and isinstance(row, int) and row % rule_every == 0
             is_ruled = bool(lines) and (is_multiple or row in ruled)
             lines.append(Row(labels, tuple(cell(row, column) for column in shown_columns), is_ruled))
-        named = {row: label if isinstance(label, str) else label[-1] for row, label in down.items()}
         cut = [
-            _cut_words(named, shown_rows, nouns[0]),
-            _cut_words({column: str(column) for column in across}, shown_columns, nouns[1]),
+            _cut_words(down, shown_rows, lambda row: labels_of(row)[-1], nouns[0]),
+            _cut_words(across, shown_columns, str, nouns[1]),
         ]
         all_notes = [*notes]
         if any(cut):
             all_notes.append(f"Drawn: {' and '.join(filter(None, cut))}.")
-        tiers = (*outer, Tier.of(names[-1], (across[column] for column in shown_columns)))
+        headers = columns if isinstance(columns, Mapping) else {column: column for column in shown_columns}
+        tiers = (*outer, Tier.of(names[-1], (headers[column] for column in shown_columns)))
         return cls(title, tiers, tuple(lines), names[:-1], tuple(all_notes))
 
     def marked(self, links: Collection[str]) -> Self:
@@ -186,8 +190,9 @@ class Grid:
         marked = [number for number, row in enumerate(self.rows) if any(cell.mark for cell in row.cells)]
         if not marked:
             return replace(self, rows=())
-        shown = _window([*range(len(self.rows))], most, marked)
-        cut = _cut_words({number: row.labels[-1] for number, row in enumerate(self.rows)}, shown, "rows")
+        numbers = range(len(self.rows))
+        shown = _window(numbers, most, marked)
+        cut = _cut_words(numbers, shown, lambda number: self.rows[number].labels[-1], "rows")
         notes = (*self.notes, f"Drawn: {cut}.") if cut else self.notes
         return replace(self, rows=tuple(self.rows[number] for number in shown), notes=notes)
 
@@ -228,26 +233,25 @@ class Grid:
 Entry = TypeVar("Entry")
 
 
-def _window(entries: list[Entry], most: int | None, asked: Collection[Entry]) -> list[Entry]:
+def _window(entries: Sequence[Entry], most: int | None, asked: Collection[Entry]) -> list[Entry]:
     """At most `most` entries: the first ones, or, cut into windows of that size, the windows with requested entries.
 
     >>> _window([*range(9)], 2, [5]), _window([*range(9)], 2, []), _window([*range(9)], 4, [0, 8])
     ([4, 5], [0, 1], [0, 1, 2, 3, 8])
     """
     if most is None or len(entries) <= most:
-        return entries
+        return [*entries]
     windows = {entries.index(entry) // most for entry in asked if entry in entries} or {0}
-    return [entry for index, entry in enumerate(entries) if index // most in windows]
+    return [entry for window in sorted(windows) for entry in entries[window * most : (window + 1) * most]]
 
 
-def _cut_words(named: Mapping[Entry, str], shown: list[Entry], noun: str) -> str:
+def _cut_words(entries: Sequence[Entry], shown: list[Entry], name: Callable[[Entry], str], noun: str) -> str:
     """Which entries are drawn, if not all of them; a window that does not begin with the first is named."""
-    entries = [*named]
     if len(shown) == len(entries):
         return ""
     first = entries.index(shown[0])
-    if first > 0 and entries[first : first + len(shown)] == shown:
-        return f"{noun} {named[shown[0]]} to {named[shown[-1]]} of {len(entries)}"
+    if first > 0 and [*entries[first : first + len(shown)]] == shown:
+        return f"{noun} {name(shown[0])} to {name(shown[-1])} of {len(entries)}"
     return f"{len(shown)} of {len(entries)} {noun}"
 
 
