@@ -271,6 +271,13 @@ def test_an_atom_holds_whole_elements():
         parse_layout("GMMA::Layout_K_SW128_Atom<float_e3m2_t>")
 
 
+@pytest.mark.parametrize("element", ["P0", "uint0_t", "uint_bit_t<0>", "f00"])
+def test_an_element_has_bits(element):
+    with pytest.raises(RuleError) as refused:
+        parse_layout(f"GMMA::Layout_K_SW128_Atom<{element}>")
+    assert {violation.rule for violation in refused.value.violations} == {"notation-text"}
+
+
 def test_a_tile_with_an_address_has_no_atom():
     with pytest.raises(RuleError, match=r"start 0x480;.* cute\.") as raised:
         spell_layout(Layout((16, 64), 16, swizzle="128B", start=0x480), "cute-atom")

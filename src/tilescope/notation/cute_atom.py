@@ -63,7 +63,7 @@ def atom(major: Major, kind: str, element_bits: int) -> Layout:
     """
     in_bits = CanonicalLayout(major, _SWIZZLE_OF[kind], 1)
     span_bits = in_bits.span_bytes * 8
-    if span_bits % element_bits:
+    if element_bits < 1 or span_bits % element_bits:
         raise SPAN_CUTS_ELEMENT.error(span_bits=span_bits, element_bits=element_bits)
     shape = oriented(major, in_bits.atom_bytes // in_bits.span_bytes, span_bits // element_bits)
     return Layout(shape, element_bits, major=major, swizzle=in_bits.swizzle)

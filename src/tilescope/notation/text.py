@@ -140,10 +140,10 @@ def type_bits(name: str) -> int:
     (8, 8, 128)
     """
     plain = last_name(name).casefold()
-    integer = re.fullmatch(r"u?int(\d{1,3})_t", plain)  # as in the text
+    integer = re.fullmatch(r"u?int([1-9]\d{0,2})_t", plain)  # as in the text
     if integer:
         return int(integer[1])
-    match = re.fullmatch(r"[a-z]{1,8}?(\d{1,3})(?:b?_t|e\dm\d[a-z]*)?", plain)
+    match = re.fullmatch(r"[a-z]{1,8}?([1-9]\d{0,2})(?:b?_t|e\dm\d[a-z]*)?", plain)
     try:
         row = DataType.named(name)
     except RuleError as unknown:
