@@ -146,3 +146,12 @@ def test_many_unknown_names_end_after_the_first_twenty():
     violations = refused(HEAD + ".entry k() {" + "neg.s32 %a, %b;" * 100 + "}")
     assert len(violations) == 21
     assert "20 names that are not declared" in violations[-1].found
+
+
+def test_only_functions_have_parameters_of_any_extent():
+    head = ".version 8.0 .target sm_90 .address_size 64 "
+    assert ts.ptx.read_module(head + ".extern .func f(.param .u64 a, .param .b8 rest[]);").functions["f"].parameters
+    with pytest.raises(ts.RuleError) as refused:
+        ts.ptx.read_module(head + ".visible .entry k(.param .b8 rest[]) { ret; }")
+    [violation] = refused.value.violations
+    assert (violation.rule, violation.values["name"]) == ("ptx-type", "rest")

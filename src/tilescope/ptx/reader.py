@@ -37,6 +37,7 @@ from tilescope.ptx.rules import (
     FILE_NAME,
     MISSING_HEAD,
     NAME,
+    OPEN_PARAMETER,
     POINTER_SPACE,
     POINTER_TARGET,
 )
@@ -270,9 +271,9 @@ class _ModuleReader:
         parameters = Scope()
         while cursor.takes(".attribute"):
             skip_parentheses(cursor)
-        results = self._read_parameters(parameters) if cursor.token.text == "(" else ()
+        results = self._read_parameters(parameters, is_entry=False) if cursor.token.text == "(" else ()
         name = cursor.expect_kind("name", "the name of a function")
-        arguments = self._read_parameters(parameters) if cursor.token.text == "(" else ()
+        arguments = self._read_parameters(parameters, is_entry=is_entry) if cursor.token.text == "(" else ()
         launch = self._read_launch()
         function = Function(
             name=name.text,
@@ -308,7 +309,7 @@ class _ModuleReader:
         self.cursor.move(end)
         return body
 
-    def _read_parameters(self, scope: Scope) -> tuple[Variable, ...]:
+    def _read_parameters(self, scope: Scope, *, is_entry: bool) -> tuple[Variable, ...]:
         """The variables of `(.param .u64 a, .param .align 64 .b8 map[128])`."""
         cursor = self.cursor
         cursor.expect("(")
@@ -318,6 +319,8 @@ class _ModuleReader:
         while True:
             declared = read_parameter(cursor, self.numbers)
             name = declared.variable.name
+            if is_entry and declared.variable.size_bytes is None:
+                self.problems.add(OPEN_PARAMETER, declared.token.start, name=shorten(name))
             if name != "_" and scope.declares(name):
                 raise self.text.error(DECLARED_AGAIN, declared.token.start, name=shorten(name))
             scope.declare(name, declared.variable)

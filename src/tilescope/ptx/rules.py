@@ -103,6 +103,11 @@ POINTER_SPACE = TYPE.worded(
     limit="the address of a .global variable, or a generic address",
     fix="Write generic({name}).",
 )
+OPEN_PARAMETER = TYPE.worded(
+    found=_PLACE + ": the parameter {name} of an entry, without an extent",
+    limit="an entry has parameters of known size",
+    fix="Write .param .b8 {name}[64], with the bytes that the host passes.",
+)
 POINTER_TARGET = TYPE.worded(
     found=_PLACE + ": the address of {name}, which is in .{space}, as an initial value",
     limit="the address of a variable in .global or .const, or of a function",
