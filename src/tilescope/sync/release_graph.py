@@ -43,7 +43,7 @@ NO_NODE = 0
 _MOST_BYTES = 1 << 28
 _FIRST_ROUNDS = 64
 _LONG_WALK = 4  # rounds
-_MOST_COMPLETE = 32
+_MOST_COMPLETE = 1 << 18  # clocks of other clusters in what long walks have found: most are shared arrays
 _NOBODY = 0  # the number of no cluster
 _WHOLE, _EXECUTED, _ACQUIRED = range(
     3
@@ -115,6 +115,7 @@ class ReleaseGraph:
         self._size_bytes = 0
         self._newest_known: tuple[Knowledge, ...] = ()
         self._complete: dict[_End, _Complete] = {}  # the last ones
+        self._clocks_complete = 0  # clocks of clusters that they hold
         self.next_node = NO_NODE + 1
         self.rounds_walked = 0  # by all who asked
 
@@ -188,9 +189,13 @@ class ReleaseGraph:
         asking = Asking(_NOBODY, np.zeros((0, 0), np.int32), {}, Resolved(np.zeros(0, np.int32), {}))
         nodes = np.array([end.node])
         self._walk(asking, nodes[: not end.is_executed], nodes[: end.is_executed])
-        while len(self._complete) >= _MOST_COMPLETE:
-            del self._complete[next(iter(self._complete))]
+        if end in self._complete:
+            return
+        while self._complete and self._clocks_complete + len(asking.others) > _MOST_COMPLETE:
+            oldest = self._complete.pop(next(iter(self._complete)))
+            self._clocks_complete -= len(oldest.others)
         self._complete[end] = _Complete(asking.others, asking.resolved.words)
+        self._clocks_complete += len(asking.others)
 
     def _wait(self, walk: _Walk, nodes: Nodes, is_executed: bool) -> None:
         """Let nodes wait for their turn, by round."""

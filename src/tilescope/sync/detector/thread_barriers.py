@@ -75,8 +75,7 @@ class ThreadBarriers:
                 clocks.new_column(), np.zeros(clocks.lane_count, np.int32)
             )
         if clocks.least_known_to(lanes, barrier.column, EXECUTED) < barrier.newest_arrival:
-            columns = np.full(len(lanes), barrier.column)
-            is_lost = ~clocks.is_ordered(lanes, columns, barrier.arrived[lanes], EXECUTED)
+            is_lost = clocks.time_known_to(lanes, barrier.column, EXECUTED) < barrier.arrived[lanes]
             if is_lost.any():
                 now = Side(self._context.pc, "arrival", int(lanes[np.argmax(is_lost)]))
                 self._context.report("barrier phase", None, now, "registers", None, number=number)
