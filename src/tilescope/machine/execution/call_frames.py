@@ -12,7 +12,7 @@ values of its earlier calls are kept here:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,13 @@ from tilescope.sync.cluster_shape import LaneNumbers
 MAX_CALL_DEPTH = 512  # of functions that call themselves; the stack of a card has room for tens to hundreds of calls
 
 
-class _Kept(NamedTuple):
+@dataclass(slots=True)
+class _Kept:
     """The values of the calls with one number, for each lane of the cluster."""
 
     registers: tuple[npt.NDArray[np.generic], ...]
     local: npt.NDArray[np.uint8]  # (lanes, bytes)
-    origins: Origins  # (registers and bytes, lanes): of undefined values
+    origins: Origins | None = None  # (registers and bytes, lanes): of undefined values; None: there were none
 
 
 class CallFrames:
@@ -69,16 +70,16 @@ class CallFrames:
         for register, values in zip(frame.registers, kept.registers, strict=True):
             values[lanes] = cluster.registers[register][lanes]
         kept.local[lanes] = _local_rows(cluster)[np.ix_(lanes, frame.local_bytes)]
-        kept.origins[:, lanes] = 0 if cluster.undefined is None else cluster.undefined.frame_origins(frame, lanes)
+        if cluster.undefined is not None:
+            if kept.origins is None:
+                kept.origins = np.zeros((len(frame.registers) + len(frame.local_bytes), cluster.lane_count), np.int32)
+            kept.origins[:, lanes] = cluster.undefined.frame_origins(frame, lanes)
+        elif kept.origins is not None:
+            kept.origins[:, lanes] = 0
 
     def _make_kept(self, cluster: Cluster, frame: Frame) -> _Kept:
-        lane_count = cluster.lane_count
-        count = len(frame.registers) + len(frame.local_bytes)
-        return _Kept(
-            tuple(np.zeros_like(cluster.registers[register]) for register in frame.registers),
-            np.zeros((lane_count, len(frame.local_bytes)), np.uint8),
-            np.zeros((count, lane_count), np.int32),
-        )
+        registers = tuple(np.zeros_like(cluster.registers[register]) for register in frame.registers)
+        return _Kept(registers, np.zeros((cluster.lane_count, len(frame.local_bytes)), np.uint8))
 
     def _put_back(self, cluster: Cluster, function: str, number: int, lanes: LaneNumbers) -> None:
         frame = self._frames[function]
@@ -86,7 +87,10 @@ class CallFrames:
         for register, values in zip(frame.registers, kept.registers, strict=True):
             cluster.registers[register][lanes] = values[lanes]
         _local_rows(cluster)[np.ix_(lanes, frame.local_bytes)] = kept.local[lanes]
-        origins = kept.origins[:, lanes]
+        if kept.origins is None:
+            origins = np.zeros((len(frame.registers) + len(frame.local_bytes), len(lanes)), np.int32)
+        else:
+            origins = kept.origins[:, lanes]
         if cluster.undefined is None and origins.any():
             cluster.follow_undefined(cluster.undefined_values)
         if cluster.undefined is not None:
