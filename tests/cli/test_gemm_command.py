@@ -118,3 +118,10 @@ def test_three_numbers_are_a_shape_too(capsys):
     assert capsys.readouterr().out == spaced
     assert run(["plan", "128", "64", "bf16", "--quiet"]) == 0
     assert capsys.readouterr().out.startswith("128 x 64 bfloat16")
+
+
+@pytest.mark.parametrize("operand", ["C", "--json"])
+def test_the_element_is_one_of_a_or_b(capsys, operand):
+    assert run(["gemm", "64x64x64", "bf16", "--element", "1,1", "--operand", operand, "-q"]) == 2
+    assert f"--operand {operand}: the operands are A and B." in capsys.readouterr().err
+    assert run(["gemm", "64x64x64", "bf16", "--element", "1,1", "--operand", "b", "-q"]) == 0

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ptx_texts import HEADER
 
+from tilescope.errors import RuleError
 from tilescope.machine.kernel import Kernel
 from tilescope.ptx import read_module
 from tilescope.ptx.contraction import contractions
@@ -93,3 +94,10 @@ def test_what_ptxas_makes_a_branch_of_keeps_a_product_and_its_sum_apart(between)
     body = f"mul.bf16x2 %r5, %r3, %r4; {between} sub.bf16x2 %r6, %r4, %r5; st.global.u32 [%rd6], %r6; ret; }}"
     [entry] = read_module(HEADER + ENTRY + body).entries
     assert bool(contractions(entry.instructions)) == BETWEEN[between]
+
+
+@pytest.mark.parametrize("name", ["rem", "div", "sqrt", "rcp"])
+def test_an_instruction_without_a_type_is_refused(name):
+    with pytest.raises(RuleError) as refused:
+        Kernel(f"{HEADER}.visible .entry k() {{ .reg .b32 a; {name} a, a, a; ret; }}")
+    assert {violation.rule for violation in refused.value.violations} == {"ptx-unsupported"}
