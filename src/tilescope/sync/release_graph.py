@@ -189,8 +189,6 @@ class ReleaseGraph:
         asking = Asking(_NOBODY, np.zeros((0, 0), np.int32), {}, Resolved(np.zeros(0, np.int32), {}))
         nodes = np.array([end.node])
         self._walk(asking, nodes[: not end.is_executed], nodes[: end.is_executed])
-        if end in self._complete:
-            return
         while self._complete and self._clocks_complete + len(asking.others) > _MOST_COMPLETE:
             oldest = self._complete.pop(next(iter(self._complete)))
             self._clocks_complete -= len(oldest.others)
