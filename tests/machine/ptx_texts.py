@@ -22,9 +22,10 @@ def kernel(body, parameters=".param .u64 out", before="", directives=""):
     return Kernel(text)
 
 
-def per_thread(body, value="%r1"):
+def per_thread(body, value="%r1", before=""):
     """A kernel whose every thread stores the 32-bit register `value` at out[its number in the grid]."""
-    return kernel(f"""
+    return kernel(
+        f"""
         mov.u32 %r60, %ctaid.x;
         mov.u32 %r61, %ntid.x;
         mov.u32 %r62, %tid.x;
@@ -35,7 +36,9 @@ def per_thread(body, value="%r1"):
         add.s64 %d31, %d30, %d31;
         st.global.u32 [%d31], {value};
         ret;
-    """)
+    """,
+        before=before,
+    )
 
 
 def finished(made, threads, arguments, blocks=1, **options):

@@ -1,7 +1,6 @@
 """Calls through registers, and functions that call themselves."""
 
 import numpy as np
-import ptx_texts
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +54,8 @@ CALLED = [lambda x: x + 1, lambda x: 2 * x, lambda x: x * x]
 
 
 def by_table(index):
-    return per_thread(f"""
+    return per_thread(
+        f"""
         {index}
         mov.u64 %d1, table;
         mul.wide.u32 %d2, %r2, 8;
@@ -63,38 +63,36 @@ def by_table(index):
         ld.global.u64 %d3, [%d1];
         {PROTOTYPE}
         {call("%d3", "%r1", "%r62", prototype="P")}
-    """)
-
-
-@pytest.fixture
-def with_table(monkeypatch):
-    """Functions and a table of their addresses before each kernel."""
-    monkeypatch.setattr(ptx_texts, "HEADER", ptx_texts.HEADER + THREE + TABLE)
+        """,
+        before=THREE + TABLE,
+    )
 
 
 @pytest.mark.parametrize("seed", [None, 1])
-@pytest.mark.usefixtures("with_table")
 def test_each_thread_calls_the_function_whose_address_it_has(seed):
     thread = np.arange(64)
     expected = [CALLED[index](number) for index, number in zip(thread % 3, thread, strict=True)]
     assert outputs(by_table("rem.u32 %r2, %r62, 3;"), 64, seed=seed).tolist() == expected
 
 
-@pytest.mark.usefixtures("with_table")
 def test_an_instruction_takes_the_address_of_a_function():
-    called = per_thread(f"""
+    called = per_thread(
+        f"""
         mov.u64 %d1, double;
         setp.lt.u32 %p1, %r62, 5;
         @%p1 mov.u64 %d1, square;
         {PROTOTYPE}
         {call("%d1", "%r1", "%r62", prototype="P")}
-    """)
+        """,
+        before=THREE,
+    )
     assert outputs(called, 32).tolist() == [number * number if number < 5 else 2 * number for number in range(32)]
 
 
-@pytest.mark.usefixtures("with_table")
 def test_a_call_of_another_address_is_a_fault():
-    called = per_thread(f"mov.u64 %d1, 64; {PROTOTYPE} {call('%d1', '%r1', '%r62', prototype='P')}")
+    called = per_thread(
+        f"mov.u64 %d1, 64; mov.u64 %d2, double; {PROTOTYPE} {call('%d1', '%r1', '%r62', prototype='P')}", before=THREE
+    )
     run = called.run(1, 32, [np.zeros(32, np.uint32)])
     assert run.outcome == "fault"
     assert [(finding.rule, finding.values["code"]) for finding in run.findings] == [("run-out-of-bounds", 700)]
@@ -162,25 +160,9 @@ MUTUAL = (
 )
 
 
-def recursive(functions, loads, body):
-    """A kernel with functions before it; thread numbers are in %r62, and %r1 is stored."""
-    return kernel(
-        f"""
-        mov.u32 %r62, %tid.x;
-        {loads}
-        {body}
-        ld.param.u64 %d30, [out];
-        mul.wide.u32 %d31, %r62, 4;
-        add.s64 %d30, %d30, %d31;
-        st.global.u32 [%d30], %r1;
-        """,
-        before=functions,
-    )
-
-
 @pytest.mark.parametrize("seed", [None, 3])
 def test_a_function_that_calls_itself_keeps_the_values_of_each_call(seed):
-    called = recursive(FIBONACCI, "rem.u32 %r2, %r62, 10;", call("fibonacci", "%r1", "%r2"))
+    called = per_thread("rem.u32 %r2, %r62, 10;" + call("fibonacci", "%r1", "%r2"), before=FIBONACCI)
     numbers = [0, 1, 1, 2, 3, 5, 8, 13, 21, 34]
     assert outputs(called, 40, seed=seed).tolist() == numbers * 4
 
@@ -213,13 +195,13 @@ def test_calls_are_kept_for_each_thread_apart(pairs):
 
 
 def test_functions_call_each_other_in_turn():
-    called = recursive(MUTUAL, "", call("is_even", "%r1", "%r62"))
+    called = per_thread(call("is_even", "%r1", "%r62"), before=MUTUAL)
     assert outputs(called, 64).tolist() == [1, 0] * 32
 
 
 def test_threads_that_have_returned_wait_for_their_warp():
     """The store behind the call is one instruction of the warp: four sectors for 32 words."""
-    called = recursive(FIBONACCI, "rem.u32 %r2, %r62, 7;", call("fibonacci", "%r1", "%r2"))
+    called = per_thread("rem.u32 %r2, %r62, 7;" + call("fibonacci", "%r1", "%r2"), before=FIBONACCI)
     run = called.run(1, 32, [np.zeros(32, np.uint32)])
     [stored] = [row for row in run.instructions if row.ptx_text.startswith("st.global")]
     assert (stored.warps, stored.sectors) == (1, 4)
@@ -227,7 +209,7 @@ def test_threads_that_have_returned_wait_for_their_warp():
 
 def test_calls_that_never_return_are_a_fault():
     endless = function("endless", call("endless", "%r9", "%r1"))
-    run = recursive(endless, "", call("endless", "%r1", "%r62")).run(1, 32, [np.zeros(32, np.uint32)])
+    run = per_thread(call("endless", "%r1", "%r62"), before=endless).run(1, 32, [np.zeros(32, np.uint32)])
     assert run.outcome == "fault"
     assert [finding.values["code"] for finding in run.findings] == [700]
     assert "cudaLimitStackSize" in run.findings[0].fix
@@ -244,7 +226,7 @@ def test_calls_that_never_return_are_a_fault():
 def test_what_each_call_would_need_for_itself_is_refused(variables, instruction, reason):
     functions = function("f", f"{instruction} {call('f', '%r9', '%r1')}", variables=variables)
     with pytest.raises(ts.RuleError, match=reason) as refused:
-        recursive(functions, "", call("f", "%r1", "%r62"))
+        per_thread(call("f", "%r1", "%r62"), before=functions)
     assert {violation.rule for violation in refused.value.violations} == {"ptx-unsupported"}
 
 
@@ -264,10 +246,9 @@ def test_undefined_values_are_kept_with_the_call():
         """,
         parameters=("x", "again"),
     )
-    called = recursive(
-        functions,
-        "shfl.sync.down.b32 %r2, %r62, 16, 31, 65535; mov.u32 %r3, 1;",
-        call("f", "%r1", "%r2", "%r3"),
+    called = per_thread(
+        "shfl.sync.down.b32 %r2, %r62, 16, 31, 65535; mov.u32 %r3, 1;" + call("f", "%r1", "%r2", "%r3"),
+        before=functions,
     )
     run = called.run(1, 16, [np.zeros(16, np.uint32)])
     assert "run-undefined-lane" in {finding.rule for finding in run.findings}
