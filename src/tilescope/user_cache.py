@@ -11,10 +11,16 @@ from pathlib import Path
 
 
 def find_cache_folder() -> Path:
-    """The folder for tilescope's files that can be created again; ImportError without platformdirs, which determines it."""
+    """The folder for tilescope's files that can be created again.
+
+    ImportError without platformdirs, which determines it; OSError for a user without a home directory, as in some containers.
+    """
     from platformdirs import user_cache_path  # only if something is cached
 
-    return user_cache_path("tilescope", appauthor=False)
+    try:
+        return user_cache_path("tilescope", appauthor=False)
+    except RuntimeError as error:
+        raise OSError(str(error)) from error
 
 
 def write_atomically(path: Path, content: bytes) -> None:

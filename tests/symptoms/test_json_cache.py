@@ -43,3 +43,15 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path, monkeypatch):
     monkeypatch.setattr(json_cache, "find_cache_folder", lambda: tmp_path / "file" / "cache")
     assert cached_json("words", [b"a text"], lambda: ["made"]) == ["made"]
     assert cached_json("words", [b"a text"], lambda: ["made again"]) == ["made again"]
+
+
+def test_a_user_without_a_home_directory_has_no_cache(monkeypatch):
+    """As in a container that runs under a number which no table of users has."""
+
+    def find_no_home(*_arguments, **_options):
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.setattr("platformdirs.user_cache_path", find_no_home)
+    made = []
+    assert [cached_json("nowhere", [b"text"], lambda: made.append(1) or {"a": 1}) for _ in range(2)] == [{"a": 1}] * 2
+    assert len(made) == 2

@@ -30,12 +30,15 @@ SAVED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,60}")
 
 
 def cards_folder() -> Path:
-    """The folder of the user's own cards; DeviceError without platformdirs, which determines it."""
+    """The folder of the user's own cards; DeviceError without platformdirs, which determines it, or a home directory."""
     try:
         from platformdirs import user_config_path
     except ModuleNotFoundError as error:  # in a checkout that was not installed
         raise DeviceError(f"A card of your own needs the package {error.name}: pip install platformdirs.") from error
-    return user_config_path("tilescope") / "cards"
+    try:
+        return user_config_path("tilescope") / "cards"
+    except RuntimeError as error:
+        raise DeviceError("A card of your own needs a home directory, and this user has none: set HOME.") from error
 
 
 def saved_names() -> tuple[str, ...]:
