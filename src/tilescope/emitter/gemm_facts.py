@@ -196,13 +196,12 @@ class EpilogueFacts:
     c_first: str = ""  # of C: the column of a slice's first sums, of swapped operands the row
     finish_declarations: str = ""  # other parameters of the epilogue, after m and n
     finish_arguments: str = ""
-    fetches: bool = False  # whether what is added is fetched for several columns at once
-    fetches_ahead: bool = False  # and one slice ahead
+    bias_pairs: int = 0  # of neighbouring columns of C whose bias a lane holds; 0: none
+    bias_column: str = ""  # of C: the first one that a block stores
+    fetches: bool = False  # whether a residual is loaded from global memory, for several columns at once
     fetched_columns: int = 0  # of C
     fetch_declarations: str = ""
     fetch_arguments: str = ""
-    fetch_row: str = ""  # of C: the first row of a thread, and its first column of slice 0
-    fetch_column: str = ""
 
 
 @dataclass(frozen=True, slots=True)

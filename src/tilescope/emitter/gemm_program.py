@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, prod, sqrt
 
+from tilescope.arithmetic import ceil_div
 from tilescope.emitter.block_scale_facts import block_scale_facts
 from tilescope.emitter.cublas_names import CUDA_TYPE, compute_type
 from tilescope.emitter.gemm_facts import (
@@ -54,10 +55,10 @@ from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.plans import Plan
 from tilescope.planner.wgmma_sums import most_sums, share_rows
 from tilescope.sentence import by
-from tilescope.sync.thread_limits import WARPGROUP_THREADS
+from tilescope.sync.thread_limits import WARP_THREADS, WARPGROUP_THREADS
 
 _SOME_ROWS = 128  # of A, so that every stride is one that a map takes
-_SUMS_BESIDE_RESIDUAL = 96  # of a thread, if a bias is loaded ahead in addition to a staged residual
+_LANE_COLUMNS = 2  # neighbours whose bias a lane holds
 _STEP_SUMS = {0: (), 1: ("step_sums",), 2: ("even_sums", "odd_sums")}  # their names in the kernel, by their number
 _FINISHING = ("m_rows", "alpha", "bias", "residual", "beta")
 
@@ -375,8 +376,8 @@ def _epilogue(gemm: GemmPlan, work: WgmmaWork | MmaWork | Tcgen05Work) -> Epilog
 def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> EpilogueFacts:
     """The epilogue with its other operands.
 
-    If tiles are not swapped, a bias is loaded one slice ahead. Operands that need more registers than are free, a
-    residual or the bias of gates, are loaded in halves of a slice when they are needed.
+    If tiles are not swapped, the lanes of a warp hold the bias of all columns. A residual that TMA does not load needs more
+    registers than are free, so it is loaded in halves of a slice when it is needed.
     """
     staged = ("residual", "beta") if gemm.stages_residual else ()  # which the epilogue adds where it stores
     finishing_names = [name for name in _FINISHING if name not in staged]
@@ -384,22 +385,20 @@ def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> Epilog
     if gemm.batch.count > 1:
         taken.append(("int item", "item"))
     reads_residual = gemm.fused.residual and not staged
-    fetches = (gemm.fused.bias or reads_residual) and not gemm.schedule.swapped
-    has_room = not gemm.fused.residual or work.blocks * work.wgmma_registers <= _SUMS_BESIDE_RESIDUAL
-    is_ahead = fetches and not reads_residual and not gemm.fused.is_gated and has_room
-    finishing = [each for each in taken if not fetches or each[1] in ("alpha", "beta")]
-    rows = f"group * {work.blocks * 64} + " if work.groups > 1 else ""
+    swapped = gemm.schedule.swapped
+    finishing = [each for each in taken if swapped or each[1] in ("alpha", "beta")]
+    fetched = [each for each in taken if each[1] != "bias"]
+    stored_columns = gemm.fused.columns(gemm.share)
     return replace(
         facts,
         finish_declarations="".join(f", {declared}" for declared, _ in finishing),
         finish_arguments="".join(f", {argument}" for _, argument in finishing),
-        fetches=fetches,
-        fetches_ahead=is_ahead,
-        fetched_columns=work.columns if is_ahead or work.columns % 32 else work.columns // 2,
-        fetch_declarations="".join(f", {declared}" for declared, _ in taken),
-        fetch_arguments="".join(f", {argument}" for _, argument in taken),
-        fetch_row=f"m + {rows}warp * 16 + lane / 4",
-        fetch_column=f"{first_of_slice(gemm, 1)} + lane % 4 * 2",
+        bias_pairs=ceil_div(stored_columns, WARP_THREADS * _LANE_COLUMNS) if gemm.fused.bias and not swapped else 0,
+        bias_column=first_of_slice(gemm, 1),
+        fetches=reads_residual and not swapped,
+        fetched_columns=work.columns if work.columns % 32 else work.columns // 2,
+        fetch_declarations="".join(f", {declared}" for declared, _ in fetched),
+        fetch_arguments="".join(f", {argument}" for _, argument in fetched),
     )
 
 

@@ -63,7 +63,12 @@ def gemm_roles(
             "tail empty": "every stage was read",
         },
     )
-    consumer_tile = [*_tile_number(schedule, needs_k=scaled is not None), *product.tile_lines]
+    opened_tile = [
+        *_tile_number(schedule, needs_k=scaled is not None),
+        *product.tile_lines,
+        *_prefetch_lines(gemm, epilogue),
+        *([] if _loads_bias_late(work) else _bias_lines(gemm, epilogue)),
+    ]
     in_turn = isinstance(work, WgmmaWork) and len(work.step_sums) == 2
     if isinstance(work, WgmmaWork):
         arrivals = "one arrival of the warpgroup" if work.ping_pong else "one arrival of each consumer warpgroup"
@@ -109,12 +114,12 @@ def gemm_roles(
             else {}
         ),
         opening={
-            "turn": ["const int t = 2 * turn + instance;", *consumer_tile, *_prefetch_lines(gemm, epilogue), sums],
-            "t": [*consumer_tile, *_prefetch_lines(gemm, epilogue), sums],
+            "turn": ["const int t = 2 * turn + instance;", *opened_tile, sums],
+            "t": [*opened_tile, sums],
             "k_tile": [stages, *scale_stages],
         }
         | (_sums_in_turn(stages) if in_turn else {}),
-        closing={"rest" if in_turn else "k_tile": _behind_the_sums(work, epilogue)},
+        closing={"rest" if in_turn else "k_tile": _behind_the_sums(gemm, work, epilogue)},
         notes={
             "wait order": "the other warpgroup has seen all stages of its tile",
             "arrive order": "its turn",
@@ -180,11 +185,24 @@ def _prefetch_lines(gemm: GemmPlan, epilogue: EpilogueFacts) -> list[str]:
     ]
 
 
-def _behind_the_sums(work: WgmmaWork | MmaWork, epilogue: EpilogueFacts) -> list[str]:
-    """What follows the K steps of a tile: the bias of the first slice is fetched, and the sums of the last step are promoted."""
+def _loads_bias_late(work: WgmmaWork | MmaWork) -> bool:
+    """Whether the K steps leave no registers for a bias: sums are promoted."""
+    return isinstance(work, WgmmaWork) and bool(work.step_sums)
+
+
+def _bias_lines(gemm: GemmPlan, epilogue: EpilogueFacts) -> list[str]:
+    """The bias of the columns that a block stores comes to the registers of every warp."""
+    if not epilogue.bias_pairs:
+        return []
+    item = ", item" if gemm.batch.count > 1 else ""
+    return [f"const TileBias tile_bias = load_bias({epilogue.bias_column}, lane, bias{item});"]
+
+
+def _behind_the_sums(gemm: GemmPlan, work: WgmmaWork | MmaWork, epilogue: EpilogueFacts) -> list[str]:
+    """What follows the K steps of a tile: a bias is loaded, unless it was before, and the sums of the last step are promoted."""
     lines = []
-    if epilogue.fetches_ahead:
-        lines.append(f"Fetched next = fetch({epilogue.fetch_row}, {epilogue.fetch_column}{epilogue.fetch_arguments});")
+    if _loads_bias_late(work) or not gemm.schedule.persistent:
+        lines += _bias_lines(gemm, epilogue)
     if isinstance(work, WgmmaWork) and len(work.step_sums) == 1:
         lines.append(_promote(work))
     return lines

@@ -15,7 +15,7 @@ from math import prod
 from tilescope.planner.gemm_correction import predict_on_card
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_request import DECIDED_BY_TIME, Choice, GemmRequest, IsReadable, suits_swapped
-from tilescope.planner.gemm_schedule import PLAIN, Schedule
+from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.gemm_tiles import TILE_M, tile_shapes
 from tilescope.planner.gemm_time import predicts
 from tilescope.planner.product import Product, Tile
@@ -23,7 +23,6 @@ from tilescope.planner.schedule_choices import list_schedules
 from tilescope.planner.tmem_choices import list_tmem_choices
 from tilescope.planner.wgmma_tiles import list_wgmma_tiles
 
-_AS_FAST = 1.01  # times as long as the fastest
 _HOPELESS = 2.5  # times as long as the shortest
 MOST_PLANNED = 8  # choices with the shortest times that are planned, more only if all of these are refused
 
@@ -46,7 +45,7 @@ def list_choices(product: Product, request: GemmRequest, is_readable: IsReadable
             (_predict_us(product, tile, schedule), schedule)
             for schedule in allowed or [replace(request.plain, swapped=swapped)]
         ]
-        us, fastest = _fastest(times)
+        us, fastest = min(times, key=lambda timed: timed[0])
         if request.group is not None:
             fastest = _apply_order(fastest, request)
             us = _predict_us(product, tile, fastest)
@@ -61,13 +60,6 @@ def _apply_order(schedule: Schedule, request: GemmRequest) -> Schedule:
     if request.group is None or request.group % schedule.multicast[0]:
         return schedule
     return replace(schedule, group=request.group)
-
-
-def _fastest(times: list[tuple[float, Schedule]]) -> tuple[float, Schedule]:
-    """The schedule with the shortest time; one whose blocks share operands only if no other one is almost as fast."""
-    us, fastest = min(times, key=lambda time: time[0])
-    apart = [time for time in times if time[1].multicast == PLAIN.multicast and time[0] <= _AS_FAST * us]
-    return min(apart, key=lambda time: time[0], default=(us, fastest))
 
 
 def _predict_us(product: Product, tile: Tile, schedule: Schedule) -> float:

@@ -40,7 +40,10 @@ class GemmRates:
     uneven_sm_gb_per_s: float  # in addition, if rows straddle lines
     half_line_share: float  # of what straddling costs, where rows start at multiples of 64 bytes
     sector_share: float  # and of 32
-    uneven_store_share: float  # of C: what memory writes more where its rows straddle lines
+    torn_bytes: float  # of memory for every row of C, at an edge between tiles within a sector
+    torn_apart_bytes: float  # and more each time that the number of tiles taken between the two doubles
+    apart_bytes: float  # the same at an edge between sectors
+    inner_share: float  # of the cost of an edge, within a cluster
     epilogue_us: float  # of a round, before its bytes
     epilogue_gb_per_s: float  # of one SM
     unsliced_ratio: float  # of the time of an epilogue that stores a tile at once to that of one in slices
@@ -86,7 +89,10 @@ H200_RATES = GemmRates(
     uneven_sm_gb_per_s=93.89,
     half_line_share=0.3912,
     sector_share=0.5667,
-    uneven_store_share=0.5962,
+    torn_bytes=73,
+    torn_apart_bytes=24,
+    apart_bytes=4.4,
+    inner_share=0.68,
     epilogue_us=0.02146,
     epilogue_gb_per_s=83.25,
     unsliced_ratio=1.454,
@@ -98,7 +104,7 @@ H200_RATES = GemmRates(
     workspace_part_us=0.1354,
     workspace_write_gb_per_s=27.35,
     workspace_read_gb_per_s=104.3,
-    multicast_us=0.731,
+    multicast_us=0.256,
     multicast_step_us=0.002981,
     read_twice_share=0.7427,
     sustained_tflops=4121,

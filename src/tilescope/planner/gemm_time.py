@@ -39,7 +39,7 @@ from tilescope.planner.gemm_rates import H200_RATES, GemmRates, transfer_us
 from tilescope.planner.gemm_schedule import PLAIN, Schedule, clusters
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 from tilescope.planner.ranked_tile import FloorTerm, Prediction
-from tilescope.planner.tile_groups import count_fetched_bytes, count_operand_bytes
+from tilescope.planner.tile_groups import count_fetched_bytes, count_operand_bytes, count_stored_bytes
 from tilescope.planner.wgmma_sums import count_step_sums, share_rows
 
 _LINE_BYTES = 128  # of the L2, and of a row of a tile
@@ -289,10 +289,9 @@ def _memory_bytes(product: Product, tile: Tile, schedule: Schedule, work: _Work,
     element = product.data_type.bits / 8
     a_bytes = m * k * element
     b_bytes = n * k * element
-    c_bytes = prod(product.c_shape) * product.output_type.bits / 8
-    c_bytes *= 1 + rates.uneven_store_share * _line_share([product.c_shape[1] * product.output_type.bits // 8], rates)
+    c_bytes = count_stored_bytes(product, tile, schedule, rates)
     if product.fused.residual:
-        c_bytes *= 2
+        c_bytes += prod(product.c_shape) * product.output_type.bits / 8
     if schedule.split > 1 and work.tiles_m > 1:
         b_bytes *= 1 + rates.read_twice_share
     again_bytes = count_operand_bytes(product, tile, schedule.group) - (m + n) * k * element

@@ -23,15 +23,16 @@ kernels took 0.9 % longer in the mean than in their fastest order (at most 8 %).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
-from math import prod
+from math import log2, prod
 from typing import NamedTuple
 
 import numpy as np
 
 from tilescope.arithmetic import ceil_div
 from tilescope.planner.gemm_plan import tile_grid
-from tilescope.planner.gemm_rates import H200_RATES, transfer_us
+from tilescope.planner.gemm_rates import H200_RATES, GemmRates, transfer_us
 from tilescope.planner.gemm_schedule import PLAIN, Schedule, clusters
 from tilescope.planner.product import Product, Tile
 
@@ -42,6 +43,8 @@ _COUNTED_ROUNDS = 2  # of the card: later rounds fetch as much
 _L2_SHARE_HELD = 0.4  # of the L2: up to this much is still there when it is needed again; of twice that, nothing
 _C_WEIGHT = 2.0  # of bytes of C in what the L2 holds, by those of operands: fitted
 _FETCHED_WEIGHT = 0.25  # of the time of the L2, by that of memory: fitted
+_SECTOR_BYTES = 32  # that the L2 writes together
+_FARTHEST = 64  # tiles between two neighbours along n: more of them cost no more
 
 
 class Fetches(NamedTuple):
@@ -99,6 +102,31 @@ def count_fetched_bytes(product: Product, tile: Tile, schedule: Schedule) -> flo
     return _fetched_bytes(product, tile, schedule, fetches)[counted.index(group)]
 
 
+def count_stored_bytes(product: Product, tile: Tile, schedule: Schedule, rates: GemmRates = H200_RATES) -> float:
+    """Bytes of C that memory writes, and those that the edges between tiles along n cost.
+
+    At an edge within a sector of 32 bytes, two blocks write a part of the sector each, in every row. The more tiles are taken
+    between the two, the more this costs.
+
+    >>> from tilescope.planner import plan_gemm
+    >>> product = plan_gemm(8192, 12296, 64, "bf16").product
+    >>> [round(count_stored_bytes(product, (128, 128, 64), Schedule(group=group)) / 2e6 / 8192) for group in (1, 0)]
+    [21, 32]
+    """
+    c_bytes = prod(product.c_shape) * product.output_type.bits / 8
+    grid = schedule.cluster_grid(tile_grid(product.shape, tile))
+    down = min(max(1, schedule.group // schedule.multicast[0]), grid[0]) if schedule.group else grid[0]
+    is_torn = product.c_shape[1] * product.output_type.bits // 8 % _SECTOR_BYTES > 0
+    apart = log2(min(down, _FARTHEST))
+    edge_bytes = rates.apart_bytes * apart
+    inner_bytes = 0.0  # at an edge within a cluster
+    if is_torn:
+        edge_bytes = rates.torn_bytes + rates.torn_apart_bytes * apart
+        inner_bytes = rates.torn_bytes * rates.inner_share
+    inner_edges = grid[1] * (schedule.multicast[1] - 1)
+    return c_bytes + product.shape[0] * ((grid[1] - 1) * edge_bytes + inner_edges * inner_bytes)
+
+
 def choose_group(product: Product, tile: Tile, schedule: Schedule = PLAIN) -> int:
     """Tiles along m that are taken together, for the shortest time of L2 and memory; 0: all.
 
@@ -114,7 +142,9 @@ def choose_group(product: Product, tile: Tile, schedule: Schedule = PLAIN) -> in
     fetches = _count_fetches(grid, groups, _count_cluster_blocks(schedule), product.sms or 1)
     times_us = []
     for group, shared_bytes in zip(groups, _fetched_bytes(product, tile, schedule, fetches), strict=True):
-        memory_bytes = count_operand_bytes(product, tile, group * along_m) * product.batch.count
+        ordered = replace(schedule, group=group * along_m)
+        memory_bytes = count_operand_bytes(product, tile, ordered.group) + count_stored_bytes(product, tile, ordered)
+        memory_bytes *= product.batch.count
         l2_us = transfer_us(shared_bytes, H200_RATES.shared_l2_gb_per_s)
         times_us.append(_FETCHED_WEIGHT * l2_us + transfer_us(memory_bytes, H200_RATES.memory_gb_per_s))
     limit_us = _NEAR * min(times_us)
