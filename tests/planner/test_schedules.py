@@ -11,10 +11,11 @@ from tilescope.arch import ARCH
 from tilescope.card import CARD
 from tilescope.data_type import DataType
 from tilescope.pipeline.description import Pipeline
+from tilescope.planner.gemm_rates import H200_RATES
 from tilescope.planner.gemm_schedule import Schedule, clusters
 from tilescope.planner.gemm_time import predict_time
 from tilescope.planner.product import Product
-from tilescope.planner.tile_groups import count_fetched_bytes, count_operand_bytes
+from tilescope.planner.tile_groups import count_fetched_bytes, count_operand_bytes, count_stored_bytes
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 BF16 = DataType.named("bf16")
@@ -47,7 +48,7 @@ def test_a_last_round_that_leaves_most_sms_idle_is_shared():
 
 def test_matrices_beyond_the_l2_are_taken_in_groups():
     assert ts.plan_gemm(8192, 8192, 8192, "bf16").schedule.group == 8
-    assert ts.plan_gemm(2048, 8192, 1024, "bf16", tile=(128, 256, 64)).schedule.group == 0
+    assert ts.plan_gemm(512, 8192, 1024, "bf16", tile=(128, 256, 64)).schedule.group == 0
 
 
 def test_what_is_asked_for_is_planned():
@@ -191,6 +192,28 @@ def test_c_replaces_operands_in_the_l2():
 def test_products_of_millions_of_tiles_have_an_order(shape):
     gemm = ts.plan_gemm(*shape, "bf16")
     assert 0 <= gemm.schedule.group <= 16 * gemm.schedule.multicast[0]
+
+
+def test_edges_of_tiles_within_sectors_of_c_cost_memory():
+    def extra_bytes(n, tile, **options):  # of a row of C, by edge
+        product = ts.plan_gemm(8192, n, 64, "bf16", tile=(64, 64, 64)).product
+        edges = -(-n // tile[1]) - 1
+        return (count_stored_bytes(product, tile, Schedule(**options)) / 8192 - 2 * n) / edges
+
+    narrow = (128, 64, 64)
+    assert extra_bytes(12288, narrow, group=1) == extra_bytes(12304, narrow, group=1) == 0  # at lines, and at sectors
+    assert extra_bytes(12296, narrow, group=1) == H200_RATES.torn_bytes  # 16 bytes into a sector
+    assert extra_bytes(12296, narrow, group=4) == H200_RATES.torn_bytes + 2 * H200_RATES.torn_apart_bytes
+    assert extra_bytes(12288, narrow, group=4) == pytest.approx(2 * H200_RATES.apart_bytes)
+    assert extra_bytes(12296, narrow) == extra_bytes(12296, narrow, group=64)  # down m: 64 tiles
+    together = extra_bytes(12296, narrow, group=1, multicast=(1, 2))
+    assert H200_RATES.inner_share * H200_RATES.torn_bytes < together < H200_RATES.torn_bytes
+
+
+def test_tiles_whose_edges_tear_sectors_are_taken_along_n():
+    torn, whole = (ts.plan_gemm(9310, n, 136, "bf16") for n in (15240, 15232))
+    assert torn.schedule.group == 1
+    assert torn.predicted_us > 1.04 * whole.predicted_us
 
 
 def test_clusters_that_share_operands_are_planned_only_where_they_are_faster():

@@ -196,8 +196,8 @@ class EpilogueFacts:
     c_first: str = ""  # of C: the column of a slice's first sums, of swapped operands the row
     finish_declarations: str = ""  # other parameters of the epilogue, after m and n
     finish_arguments: str = ""
-    bias_pairs: int = 0  # of neighbouring columns of C whose bias a lane holds; 0: none
-    bias_column: str = ""  # of C: the first one that a block stores
+    bias_pairs: int = 0  # of neighbouring columns of C whose bias a lane has, unless tiles are swapped
+    bias_column: str = ""  # of C: the first one that a block stores, of swapped tiles a warp
     fetches: bool = False  # whether a residual is loaded from global memory, for several columns at once
     fetched_columns: int = 0  # of C
     fetch_declarations: str = ""

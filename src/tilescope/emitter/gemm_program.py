@@ -53,7 +53,7 @@ from tilescope.planner.loading import REGISTERS
 from tilescope.planner.mma_warps import MAX_ACCUMULATORS
 from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.plans import Plan
-from tilescope.planner.wgmma_sums import most_sums, share_rows
+from tilescope.planner.wgmma_sums import WGMMA_ROWS, most_sums, share_rows
 from tilescope.sentence import by
 from tilescope.sync.thread_limits import WARP_THREADS, WARPGROUP_THREADS
 
@@ -273,9 +273,9 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
     groups, blocks = share_rows(gemm.sums[0], ping_pong=ping_pong)
     most = most_sums(gemm.product, groups)
     if len(b) != 1 or blocks * n // 2 > most:
-        fewest = most_sums(gemm.product, 2)
+        of_one = most_sums(gemm.product, 1)
         raise TILE_BEYOND_WARPGROUPS.error(
-            tile=gemm.tile, groups=groups, accumulators=most, nearest=(128, 2 * fewest, gemm.tile[2])
+            tile=gemm.tile, groups=groups, accumulators=most, nearest=(128, 2 * of_one, gemm.tile[2])
         )
     instruction = row.wgmma(n, b.k_per_step, rows_plan.problem.major, columns_plan.problem.major)
     names = ("b", "a") if gemm.schedule.swapped else ("a", "b")
@@ -376,8 +376,8 @@ def _epilogue(gemm: GemmPlan, work: WgmmaWork | MmaWork | Tcgen05Work) -> Epilog
 def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> EpilogueFacts:
     """The epilogue with its other operands.
 
-    If tiles are not swapped, the lanes of a warp hold the bias of all columns. A residual that TMA does not load needs more
-    registers than are free, so it is loaded in halves of a slice when it is needed.
+    A bias is loaded early: of swapped tiles a thread has that of its rows, of others the lanes of a warp share that of all columns.
+    A residual that TMA does not load needs more registers than are free, so it is loaded in halves of a slice when it is needed.
     """
     staged = ("residual", "beta") if gemm.stages_residual else ()  # which the epilogue adds where it stores
     finishing_names = [name for name in _FINISHING if name not in staged]
@@ -386,15 +386,17 @@ def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> Epilog
         taken.append(("int item", "item"))
     reads_residual = gemm.fused.residual and not staged
     swapped = gemm.schedule.swapped
-    finishing = [each for each in taken if swapped or each[1] in ("alpha", "beta")]
     fetched = [each for each in taken if each[1] != "bias"]
+    by_element = swapped and reads_residual
+    finishing = [each for each in fetched if by_element or each[1] in ("alpha", "beta")]
+    rows = f"group * {work.blocks * WGMMA_ROWS} + " if work.groups > 1 else ""
     stored_columns = gemm.fused.columns(gemm.share)
     return replace(
         facts,
         finish_declarations="".join(f", {declared}" for declared, _ in finishing),
         finish_arguments="".join(f", {argument}" for _, argument in finishing),
-        bias_pairs=ceil_div(stored_columns, WARP_THREADS * _LANE_COLUMNS) if gemm.fused.bias and not swapped else 0,
-        bias_column=first_of_slice(gemm, 1),
+        bias_pairs=ceil_div(stored_columns, WARP_THREADS * _LANE_COLUMNS),
+        bias_column=f"n + {rows}warp * 16" if swapped else first_of_slice(gemm, 1),
         fetches=reads_residual and not swapped,
         fetched_columns=work.columns if work.columns % 32 else work.columns // 2,
         fetch_declarations="".join(f", {declared}" for declared, _ in fetched),

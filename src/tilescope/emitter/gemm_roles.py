@@ -191,8 +191,8 @@ def _loads_bias_late(work: WgmmaWork | MmaWork) -> bool:
 
 
 def _bias_lines(gemm: GemmPlan, epilogue: EpilogueFacts) -> list[str]:
-    """The bias of the columns that a block stores comes to the registers of every warp."""
-    if not epilogue.bias_pairs:
+    """The bias of the columns that a warp stores comes to its registers."""
+    if not gemm.fused.bias:
         return []
     item = ", item" if gemm.batch.count > 1 else ""
     return [f"const TileBias tile_bias = load_bias({epilogue.bias_column}, lane, bias{item});"]

@@ -15,8 +15,8 @@ from math import prod
 from tilescope.planner.gemm_correction import predict_on_card
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_request import DECIDED_BY_TIME, Choice, GemmRequest, IsReadable, suits_swapped
-from tilescope.planner.gemm_schedule import Schedule
-from tilescope.planner.gemm_tiles import TILE_M, tile_shapes
+from tilescope.planner.gemm_schedule import PLAIN, Schedule
+from tilescope.planner.gemm_tiles import NEAR_TIME_RATIO, TILE_M, tile_shapes
 from tilescope.planner.gemm_time import predicts
 from tilescope.planner.product import Product, Tile
 from tilescope.planner.schedule_choices import list_schedules
@@ -45,7 +45,7 @@ def list_choices(product: Product, request: GemmRequest, is_readable: IsReadable
             (_predict_us(product, tile, schedule), schedule)
             for schedule in allowed or [replace(request.plain, swapped=swapped)]
         ]
-        us, fastest = min(times, key=lambda timed: timed[0])
+        us, fastest = _fastest(times)
         if request.group is not None:
             fastest = _apply_order(fastest, request)
             us = _predict_us(product, tile, fastest)
@@ -60,6 +60,13 @@ def _apply_order(schedule: Schedule, request: GemmRequest) -> Schedule:
     if request.group is None or request.group % schedule.multicast[0]:
         return schedule
     return replace(schedule, group=request.group)
+
+
+def _fastest(times: list[tuple[float, Schedule]]) -> tuple[float, Schedule]:
+    """The schedule with the shortest time; of equal times, one whose blocks share no operands."""
+    us, fastest = min(times, key=lambda time: time[0])
+    apart = [time for time in times if time[1].multicast == PLAIN.multicast and time[0] <= NEAR_TIME_RATIO * us]
+    return min(apart, key=lambda time: time[0], default=(us, fastest))
 
 
 def _predict_us(product: Product, tile: Tile, schedule: Schedule) -> float:

@@ -26,6 +26,7 @@ class GemmRates:
     alone_ratio: (
         float  # of the time of wgmma if one warpgroup has all rows to that of several, which cover each other's waits
     )
+    wide_ratio: float  # of the time of wgmma if a thread has more than 128 sums
     promoted_ratio: float  # of the time of a step whose sums are promoted to that of a plain one
     alone_promoted_ratio: float  # the same if one warpgroup has all rows: no other one multiplies while it adds
     in_turn_ratio: (
@@ -56,7 +57,12 @@ class GemmRates:
     workspace_write_gb_per_s: float  # of one SM
     workspace_read_gb_per_s: float
     multicast_us: float  # a cluster that starts together, and ends together
-    multicast_step_us: float  # of a K step: a stage is free when both blocks have read it
+    multicast_step_us: (
+        float  # of a K step: a stage is free when both blocks have read it; sums that are promoted cover that
+    )
+    even_multicast_ratio: (
+        float  # of the time of such a K step, where no row straddles a line and warpgroups share tiles
+    )
     read_twice_share: float  # of B: what comes from memory again where a cluster splits k and several tiles need it
     sustained_tflops: float  # of products beyond 10^12 operations, whose clock falls
     sustained_l2_gb_per_s: float  # of the same: what SMs fetch takes power too
@@ -77,6 +83,7 @@ H200_RATES = GemmRates(
     slot_us=0.6965,
     tall_slot_ratio=1.165,
     alone_ratio=1.172,
+    wide_ratio=1.12,
     promoted_ratio=1.065,
     alone_promoted_ratio=1.955,
     in_turn_ratio=1.054,
@@ -96,7 +103,7 @@ H200_RATES = GemmRates(
     epilogue_us=0.02146,
     epilogue_gb_per_s=83.25,
     unsliced_ratio=1.454,
-    turn_us=0.1851,
+    turn_us=0.142,
     cluster_us=0.66,
     cluster_block_us=0.008929,
     cluster_gb_per_s=11.84,
@@ -104,8 +111,9 @@ H200_RATES = GemmRates(
     workspace_part_us=0.1354,
     workspace_write_gb_per_s=27.35,
     workspace_read_gb_per_s=104.3,
-    multicast_us=0.256,
-    multicast_step_us=0.002981,
+    multicast_us=0.47,
+    multicast_step_us=0.0092,
+    even_multicast_ratio=1.02,
     read_twice_share=0.7427,
     sustained_tflops=4121,
     sustained_l2_gb_per_s=18110,

@@ -32,11 +32,18 @@ from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile, accumulator_buffers, is_exchanged
 from tilescope.planner.proof import proven
 from tilescope.planner.ranked_tile import RankedTile, RefusedTile
-from tilescope.planner.tile_checks import FEWEST_STAGES_EXCEED_SMEM, GEMM_SMEM, narrow_instruction, tile_problems
+from tilescope.planner.tile_checks import (
+    FEWEST_STAGES_EXCEED_SMEM,
+    GEMM_SMEM,
+    few_stages_for_warps,
+    narrow_instruction,
+    tile_problems,
+)
 from tilescope.sentence import argument_said
 
 _SWAPPED_SLICE = 64  # rows of C that a swapped tile stores at a time, or half as many, or what divides it
-_FEWEST_SLICED = 16  # rows of a slice are more
+_FEWEST_SLICED = 16  # rows of a slice are more …
+_MOST_SLICED = 96  # … and fewer, if a tile has more
 _SCHEDULE_REFUSED = 5  # checks passed by a tile whose blocks cannot share it as they should
 _TILE_K_BITS = 256  # that an instruction takes of k at least
 # Rules about only the m, n or k of a tile, independent of other mistakes.
@@ -173,7 +180,8 @@ class _TileSearch:
             exceeding = [self._too_many_stages(tile, plans, fitting)]
             return self._refuse(choice, exceeding, checks_passed=4, fitting=fitting)
         stages_bytes = fitting * (a.stage_bytes + b.stage_bytes)
-        if unscheduled := schedule_problems(product, tile, schedule, stages_bytes):
+        few = few_stages_for_warps(product, tile, schedule, fitting)
+        if unscheduled := few or schedule_problems(product, tile, schedule, stages_bytes):
             return self._refuse(choice, unscheduled, checks_passed=_SCHEDULE_REFUSED, fitting=fitting)
         return _Attempt(weigh_tile(product, tile, schedule, (a, b), fitting), plans)
 
@@ -263,13 +271,15 @@ class _TileSearch:
 def _choose_slice(extent: int, usual: int, step: int = 0) -> int:
     """The elements of an extent stored at a time: the usual number, or half of it, if it divides the extent; else all.
 
-    With a step, also the largest multiple of it that divides: C may have any number of rows, but columns come in
-    swizzle spans.
+    With a step, also the largest multiple of it that divides, or a somewhat larger one: C may have any number of rows, but
+    columns come in swizzle spans.
 
     >>> _choose_slice(256, 64), _choose_slice(224, 64), _choose_slice(24, 64), _choose_slice(200, 64), _choose_slice(200, 64, 8)
     (64, 32, 24, 200, 40)
+    >>> _choose_slice(176, 64, 8)
+    88
     """
-    further = range(usual - step, _FEWEST_SLICED, -step) if step else ()
+    further = (*range(usual - step, _FEWEST_SLICED, -step), *range(usual, _MOST_SLICED, step)) if step else ()
     return next((size for size in (usual, usual // 2, *further) if extent % size == 0), extent)
 
 

@@ -16,6 +16,7 @@ from tilescope.planner.gemm_smem import find_end, place_regions
 from tilescope.planner.planned_scales import ScalePlan
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import Product, Tile
+from tilescope.planner.wgmma_sums import PRODUCER_WARPS, needs_more_registers
 
 MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight
 FEWEST_STAGES = 2  # one is filled while the other is read
@@ -77,7 +78,9 @@ def limit_to_useful_stages(product: Product, plans: TilePlans, choice: Choice, f
     tile, schedule = choice.tile, choice.schedule
     if schedule.split == 1:  # stored in the memory of the stages
         fitting = min(fitting, max(FEWEST_STAGES, _count_steps(product, tile, schedule)))
-    if product.consumer == "wgmma" and schedule.persistent:
+    rows, columns, _ = schedule.sums(tile)
+    takes_registers = needs_more_registers(product, rows, columns, ping_pong=schedule.ping_pong)
+    if product.consumer == "wgmma" and schedule.persistent and not (takes_registers and fitting == PRODUCER_WARPS):
         fitting = _leave_room_for_c(product, plans, fitting, schedule.k_tiles(product.shape[2], tile[2]))
     return fitting
 

@@ -53,7 +53,7 @@ LARGEST_ACCUMULATOR = 128 * 256
 _PAIR_COLUMNS = 32  # of a pair's tiles: whole atoms of 8 rows of B, and of 16 columns of sums, for each block
 K_TILE_BYTES = 128  # bytes of k per tile: one 128B span
 _NEAR_FLOOR_RATIO = 1.1  # floors this close count as equal …
-_NEAR_TIME_RATIO = 1.01  # … and predicted times this close
+NEAR_TIME_RATIO = 1.0025  # … and predicted times this close
 _SHARING_COST = 0.25  # of a shape's bytes, for every further block that shares k
 
 
@@ -297,7 +297,7 @@ def rank(tile: RankedTile, lowest_us: float) -> tuple[float, float, int]:
     `lowest_us` is the lowest time, or floor, of all: near ones count as equal. Bytes count a quarter more for every
     further block that shares k, since blocks that share wait for each other.
     """
-    near = _NEAR_TIME_RATIO if _is_timed(tile) else _NEAR_FLOOR_RATIO
+    near = NEAR_TIME_RATIO if _is_timed(tile) else _NEAR_FLOOR_RATIO
     counted_bytes = tile.busiest_bytes * (1 + _SHARING_COST * (tile.schedule.blocks_of_a_tile - 1))
     if _is_timed(tile):  # of equal times, one without clusters
         counted_bytes *= prod(tile.schedule.cluster)

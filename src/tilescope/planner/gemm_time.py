@@ -40,7 +40,7 @@ from tilescope.planner.gemm_schedule import PLAIN, Schedule, clusters
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 from tilescope.planner.ranked_tile import FloorTerm, Prediction
 from tilescope.planner.tile_groups import count_fetched_bytes, count_operand_bytes, count_stored_bytes
-from tilescope.planner.wgmma_sums import count_step_sums, share_rows
+from tilescope.planner.wgmma_sums import count_step_sums, needs_more_registers, share_rows
 
 _LINE_BYTES = 128  # of the L2, and of a row of a tile
 _WGMMA_ROWS = 64
@@ -50,9 +50,9 @@ _SPAN_BYTES = 128  # limit of k for one copy
 _SLICE_BITS = 64 * 8  # of a row of C: half a swizzle span, into whose multiples tiles are sliced
 _UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
 _MEASURED_GB_PER_S = 4559  # the memory of the card that was measured
-_BIAS_GB_PER_S = 286  # of sums, in addition to the plain epilogue: 4096 x 4096 x 4096 in tiles of 128 x 256 on an H200
+_BIAS_GB_PER_S = 600  # of sums, in addition to the plain epilogue: 4096 x 4096 x 4096 in tiles of 128 x 256 on an H200
 _ACTIVATION_GB_PER_S = 119
-_RESIDUAL_GB_PER_S = 55
+_RESIDUAL_GB_PER_S = 90
 _POWER_FROM = 11.1  # log10 of the operations from which on a product is long enough for its power to count …
 _POWER_IN_FULL = 12.0  # … and from which on it counts in full
 _FLOOR_BOUNDS = {"arithmetic": "steps", "shared-memory reads": "steps", "loads of one SM": "steps", "memory": "memory"}
@@ -123,8 +123,10 @@ def predict_time(product: Product, tile: Tile, schedule: Schedule, stages: int =
             slot_us *= rates.tall_slot_ratio
         step_us = max(step_us, (slot_us + step_us) / max(1, stages - 1))
     shares = schedule.multicast != PLAIN.multicast
-    if shares:
+    if shares and not product.is_promoted:
         step_us += rates.multicast_step_us
+        if not (straddling or schedule.ping_pong):
+            step_us *= rates.even_multicast_ratio
     asked_bytes = fetched_bytes * work.asked_bytes / work.step_bytes
     delivered_us = transfer_us(asked_bytes, rates.l2_gb_per_s)
     delivered_us += transfer_us(straddling * asked_bytes, rates.uneven_l2_gb_per_s)
@@ -223,6 +225,8 @@ def _products_us(product: Product, work: _Work, schedule: Schedule, rates: GemmR
         ratio = rates.alone_promoted_ratio if alone else rates.promoted_ratio
     else:
         ratio = rates.alone_ratio if alone else 1.0
+        if needs_more_registers(product, work.rows, work.columns, ping_pong=schedule.ping_pong):
+            ratio = rates.wide_ratio
     return ratio * max(sums_cycles, read_cycles) * instructions * rates.cycle_ns / 1e3
 
 

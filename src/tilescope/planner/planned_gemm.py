@@ -24,11 +24,8 @@ from tilescope.planner.planned_scales import ScalePlan, scale_plans
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile, accumulator_buffers, accumulator_columns
 from tilescope.planner.ranked_tile import RankedTile, RefusedTile
-from tilescope.planner.wgmma_sums import count_step_sums, needs_more_registers
-from tilescope.sync.thread_limits import WARP_THREADS, WARPGROUP_THREADS
+from tilescope.planner.wgmma_sums import PRODUCER_WARPS, count_step_sums, needs_more_registers
 from tilescope.value import Value, row_field
-
-_PRODUCER_WARPS = WARPGROUP_THREADS // WARP_THREADS  # where setmaxnreg distributes registers: among whole warpgroups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +102,7 @@ class PlannedGemm(Value):
         that waits for all of them, not for one of two.
         """
         if self.redistributes_registers:
-            return _PRODUCER_WARPS
+            return PRODUCER_WARPS
         is_wgmma = self.a.problem.consumer_name == "wgmma"
         return 2 if is_wgmma and self.stages > 1 and not self.schedule.ping_pong else 1
 
@@ -168,7 +165,7 @@ class PlannedGemm(Value):
         A warpgroup that copies has a stage for each of its warps: with fewer, a parity would not tell their phases apart.
         """
         ping_pong = self.schedule.ping_pong
-        has_few_stages = self.stages < _PRODUCER_WARPS and needs_more_registers(*self.sums, ping_pong=ping_pong)
+        has_few_stages = self.stages < PRODUCER_WARPS and self._needs_more_registers
         if self.stages_residual or has_few_stages:
             return int(self.product.is_promoted)
         return count_step_sums(self.product, *self.sums, ping_pong=ping_pong)
@@ -176,7 +173,11 @@ class PlannedGemm(Value):
     @property
     def redistributes_registers(self) -> bool:
         """Whether the consumers take over registers of the producer, by setmaxnreg."""
-        return self.step_sums == 2 and needs_more_registers(*self.sums, ping_pong=self.schedule.ping_pong)
+        return self._needs_more_registers and (self.step_sums == 2 or not self.product.is_promoted)
+
+    @property
+    def _needs_more_registers(self) -> bool:
+        return needs_more_registers(self.product, *self.sums, ping_pong=self.schedule.ping_pong)
 
     @property
     def accumulators(self) -> int:

@@ -29,6 +29,7 @@ from tilescope.planner.product import (
     is_whole,
 )
 from tilescope.planner.uneven_rows import uneven_rows
+from tilescope.planner.wgmma_sums import MOST_EVENLY, PRODUCER_WARPS, needs_more_registers, share_rows
 from tilescope.rule import rule
 
 _TWO_WARPGROUPS_BYTES = 2 * 128 * 255 * 4  # 255 registers a thread: more threads have fewer
@@ -75,6 +76,11 @@ GEMM_ACCUMULATORS = rule(
     source='CUDA programming guide, compute capabilities; PTX ISA, "tensor memory"',
     passing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 256, 64))',
     failing='ts.plan_gemm(512, 512, 512, "bf16", tile=(256, 256, 64))',
+)
+FEW_STAGES_FOR_WARPS = GEMM_ACCUMULATORS.worded(
+    found="{m} x {n} accumulators, {sums} a thread, and {stages:stage}",
+    limit="for more than {evenly} a thread takes registers of the producer, whose {warps} warps need a stage each",
+    fix="Use at most 128 x 256 or 256 x 128.",
 )
 SCALED_TILE = GEMM_TILE.worded(
     found="{letter} = {elements} of a tile with scale factors of {format}",
@@ -253,6 +259,29 @@ def _partial_instructions(product: Product, tile: Tile) -> list[Broken]:
         up_m = rounded_up(m, MMA_ROWS)
         return [broken(EXCHANGED_TILE, m=m, data_type=output.name, element_bits=output.smem_bits, up=up_m)]
     return []
+
+
+def few_stages_for_warps(product: Product, tile: Tile, schedule: Schedule, stages: int) -> list[Broken]:
+    """Why warpgroups cannot take registers of the producer: its warps take turns, so each needs a stage.
+
+    Sums that are promoted are held twice then, instead of three times.
+    """
+    rows, columns, _ = schedule.sums(tile)
+    takes_registers = needs_more_registers(product, rows, columns, ping_pong=schedule.ping_pong)
+    if product.is_promoted or not takes_registers or stages >= PRODUCER_WARPS:
+        return []
+    blocks = share_rows(rows).blocks
+    return [
+        broken(
+            FEW_STAGES_FOR_WARPS,
+            m=tile[0],
+            n=tile[1],
+            sums=blocks * columns // 2,
+            stages=stages,
+            evenly=MOST_EVENLY,
+            warps=PRODUCER_WARPS,
+        )
+    ]
 
 
 def narrow_instruction(product: Product, sums: Tile, columns: Plan) -> list[Broken]:

@@ -4,7 +4,7 @@
       64             1                 1    128, so 256 columns
      128             2                 1    128
      192             3                 1    96, so 192 columns: of 512 threads each has 128 registers, of 384 168
-     256             2                 2    128, so 128 columns
+     256             2                 2    128, so 128 columns; 160 with registers of the producer and a stage for each of its warps
 
 Sums of 8-bit floats are held twice: those of a K step, and those to which they are added. Small tiles hold them three times:
 while the sums of one K step are added, the products of the next one run.
@@ -17,8 +17,9 @@ from typing import NamedTuple
 from tilescope.planner.product import Product
 
 WGMMA_ROWS = 64  # of a block
-_MOST = 128  # registers of a thread for its sums …
-_MOST_OF_THREE = 96  # … of three warpgroups
+PRODUCER_WARPS = 4  # where setmaxnreg distributes registers: among whole warpgroups
+_MOST = {1: 128, 2: 160, 3: 96}  # registers of a thread for its sums, by the warpgroups of a block …
+MOST_EVENLY = 128  # … of two that have no more registers than the producer
 _MOST_TWICE = 72  # … of sums that are held twice
 _MOST_THRICE = {1: 64, 2: 64, 3: 36}  # … of sums that are held three times, by the warpgroups of a block
 _MOST_THRICE_EVENLY = 48  # … by two that have no more registers than the producer
@@ -48,7 +49,7 @@ def most_sums(product: Product, warpgroups: int) -> int:
     if product.is_promoted:
         most = _MOST_SCALED if product.block_scales else _MOST_TWICE
         return most if warpgroups < 3 else most // 2
-    return _MOST if warpgroups < 3 else _MOST_OF_THREE
+    return _MOST[warpgroups]
 
 
 def count_step_sums(product: Product, rows: int, columns: int, *, ping_pong: bool) -> int:
@@ -63,7 +64,12 @@ def count_step_sums(product: Product, rows: int, columns: int, *, ping_pong: boo
     return 2 if not product.block_scales and blocks * columns // 2 <= most else 1
 
 
-def needs_more_registers(rows: int, columns: int, *, ping_pong: bool) -> bool:
-    """Whether two warpgroups that hold sums three times need registers that the producer gives up."""
+def needs_more_registers(product: Product, rows: int, columns: int, *, ping_pong: bool) -> bool:
+    """Whether two warpgroups need registers that the producer gives up: for many sums, or for sums that they hold three times."""
     groups, blocks = share_rows(rows, ping_pong=ping_pong)
-    return groups == 2 and blocks * columns // 2 > _MOST_THRICE_EVENLY
+    if groups != 2 or product.consumer != "wgmma":
+        return False
+    if not product.is_promoted:
+        return MOST_EVENLY < blocks * columns // 2 <= _MOST[groups]
+    has_three = count_step_sums(product, rows, columns, ping_pong=ping_pong) == 2
+    return has_three and blocks * columns // 2 > _MOST_THRICE_EVENLY
