@@ -26,7 +26,7 @@ _LARGEST_COLUMNS = 256  # of one wgmma
 _K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
 _EXPERT_ROWS = 128  # of a tile, where experts have as many: smaller tiles fetch the weights of an expert more often
 # of a tile, where registers hold them: over 7 draws of rows, 128 x 128 took 4 % longer than 128 x 256
-_EXPERT_SUMS = 128 * 192
+_EXPERT_SUMS = 128 * 256
 _SHARED_ROWS = 16  # of a tile that two blocks fetch: each a whole number of the swizzle's 8
 _WIDE_STAGES = 6  # … and were faster on an H200 where this many stages of them fit, slower where fewer do
 
