@@ -405,12 +405,14 @@ def kernels_of_all_forms():
     import test_gemm_clusters
     import test_gemm_forms
     import test_gemm_runs
+    import test_gemm_three_warpgroups
     import test_gemm_turns
 
     cases = {f"form: {name}": case for name, case in test_gemm_forms.CASES.items()}
     cases |= {f"run: {number}": case for number, case in enumerate(test_gemm_runs.CASES)}
     cases |= {f"cluster: {name}": (shape, "bf16", each) for name, (shape, each) in test_gemm_clusters.CASES.items()}
     cases |= {f"turns: {name}": case for name, case in test_gemm_turns.CASES.items()}
+    cases |= {f"large: {name}": case for name, case in test_gemm_three_warpgroups.CASES.items()}
     cases |= {f"scales: {name}": (shape, "e4m3", each) for name, (shape, each) in test_block_scales.CASES.items()}
     beyond = {
         "scales": "block128",
