@@ -19,6 +19,7 @@ from tilescope.planner.gemm_schedule import PLAIN, Schedule
 from tilescope.planner.gemm_tiles import NEAR_TIME_RATIO, TILE_M, tile_shapes
 from tilescope.planner.gemm_time import predicts
 from tilescope.planner.product import Product, Tile
+from tilescope.planner.ranked_tile import Prediction
 from tilescope.planner.schedule_choices import list_schedules
 from tilescope.planner.tmem_choices import list_tmem_choices
 from tilescope.planner.wgmma_tiles import list_wgmma_tiles
@@ -71,22 +72,26 @@ def _fastest(times: list[tuple[float, Schedule]]) -> tuple[float, Schedule]:
 
 def _predict_us(product: Product, tile: Tile, schedule: Schedule) -> float:
     """Microseconds that a tile and a schedule take, by the fitted rates."""
+    return _predict(product, tile, schedule).us
+
+
+def _predict(product: Product, tile: Tile, schedule: Schedule) -> Prediction:
     prediction = predict_on_card(product, tile, schedule)
     assert prediction is not None
-    return prediction.us
+    return prediction
 
 
 def _are_hopeful(product: Product, tiles: list[tuple[Tile, bool]]) -> list[bool]:
     """The tiles that some schedule may make the best: tiles that are slow one after another are not predicted.
 
-    Blocks that share k make a tile as many times as fast as there are SMs for it, at best.
+    Blocks that share k make a tile as many times as fast as there are SMs for it, at best; the launch takes as long.
     """
     sms = product.sms or 1
     shortest: list[float] = []
     for tile, swapped in tiles:
         taken = prod(tile_grid(product.shape, tile)) * product.batch.count
-        alone_us = _predict_us(product, tile, Schedule(swapped=swapped))
-        shortest.append(alone_us * min(1.0, taken / sms))
+        alone = _predict(product, tile, Schedule(swapped=swapped))
+        shortest.append(alone.launch_us + (alone.us - alone.launch_us) * min(1.0, taken / sms))
     limit_us = _HOPELESS * min(shortest, default=0.0)
     return [us <= limit_us for us in shortest]
 
