@@ -536,8 +536,10 @@ class LaneClocks:
                     self._knowledge.pop(row, None)
                     np.maximum(self._rows[row, vector], self._rows[row, HAPPENS_BEFORE], out=self._rows[row, vector])
                     self.others[row] = OtherClocks(
-                        (cluster, _fence_vectors(other_vectors, vector))
-                        for cluster, other_vectors in self.others[row].items()
+                        {
+                            cluster: _fence_vectors(other_vectors, vector)
+                            for cluster, other_vectors in self.others[row].items()
+                        }
                     )
             columns = self._own_columns(lanes)
             self._own[vector, columns] = self._own[HAPPENS_BEFORE, columns]

@@ -37,6 +37,7 @@ from tilescope.sync.vector_clock import (
     Vector,
     VectorClock,
     Vectors,
+    WordRelease,
     later_vectors,
 )
 
@@ -174,8 +175,9 @@ class ReleaseGraph:
     def join(self, asking: Asking, nodes: Nodes, *, is_executed: bool = False) -> None:
         """Join the clocks of nodes into that of somebody, or only what has been executed."""
         walk = self._walk(asking, nodes, is_executed)
-        if walk.visited > _LONG_WALK and walk.newest is not None:
-            self._keep_complete(walk.newest)
+        if walk.newest is not None and (walk.visited > _LONG_WALK or (walk.has_found_complete and walk.visited)):
+            complete = self._keep_complete(walk.newest)
+            asking.others = asking.others.join(complete.others)  # the same object for all who ask
 
     def _walk(self, asking: Asking, nodes: Nodes, is_executed: bool) -> _Walk:
         walk = _Walk(asking, self._complete)
@@ -190,21 +192,32 @@ class ReleaseGraph:
             taken = walk.take(number, found, int(self._firsts[number]))
             self._wait(walk, found.acquired[taken.unknown], is_executed=False)
             self._wait(walk, found.executed[taken.unknown], is_executed=True)
-            for is_executed, indices in zip((False, True), taken.at_words, strict=True):
-                self._wait(walk, found.at_word[found.starts[indices]], is_executed)
+            for only_executed, indices in zip((False, True), taken.at_words, strict=True):
+                self._wait(walk, found.at_word[found.starts[indices]], only_executed)
         walk.finish()
         self.rounds_walked += walk.visited
         return walk
 
-    def _keep_complete(self, end: _End) -> None:
+    def _keep_complete(self, end: _End) -> _Complete:
         """Keep all that is known at the end of a walk: the next who asks goes no further."""
         asking = Asking.nobody()
         self._walk(asking, np.array([end.node]), end.is_executed)
         while self._complete and self._clocks_complete + len(asking.others) > _MOST_COMPLETE:
             oldest = self._complete.pop(next(iter(self._complete)))
             self._clocks_complete -= len(oldest.others)
-        self._complete[end] = _Complete(asking.others, asking.resolved.words)
-        self._clocks_complete += len(asking.others)
+        others = OtherClocks(asking.others, None if end.is_executed else self._at_word(end.node))
+        self._complete[end] = complete = _Complete(others, asking.resolved.words)
+        self._clocks_complete += len(others)
+        return complete
+
+    def _at_word(self, node: int) -> WordRelease | None:
+        """A release and its word, if that is known."""
+        number = int(self._rounds_of(np.array([node]))[0])
+        found = self._rounds[number]
+        assert isinstance(found, Releases)
+        if found.words is None:
+            return None
+        return WordRelease(int(found.words[node - int(self._firsts[number])]), node)
 
     def _wait(self, walk: _Walk, nodes: Nodes, is_executed: bool) -> None:
         """Let nodes wait for their turn, by round."""
@@ -271,6 +284,7 @@ class _Walk:
     def __init__(self, asking: Asking, complete: dict[_End, _Complete]) -> None:
         self.rounds: list[int] = []  # a heap of those that wait, negated: the newest comes first
         self.visited = 0  # rounds of releases
+        self.has_found_complete = False  # something that was found before
         self.newest: _End | None = None  # the newest release, if there is one in its round
         self._asking = asking
         self._complete = complete
@@ -364,6 +378,7 @@ class _Walk:
             if complete is None:
                 left.append(index)
                 continue
+            self.has_found_complete = True
             this = np.array([index])
             if len(self._without_known_words(found, this, first)) or len(self._unknown(found, this)):
                 self._join_complete(complete, is_executed)

@@ -13,7 +13,7 @@ SCOPED            HAPPENS_BEFORE by releases and acquires whose scopes include b
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,15 +65,26 @@ class Pending(NamedTuple):
 NOTHING_PENDING = Pending(frozenset(), frozenset(), None)
 
 
+class WordRelease(NamedTuple):
+    """A release at a word, by its node in the graph of releases: it includes those before it at the same word."""
+
+    word: int
+    node: int
+
+
 class OtherClocks(dict[int, Vectors]):
     """Clocks by cluster. It never changes, so that many threads share one.
 
     All blocks that pass a barrier of the grid join the same clocks into the same: these keep the last result for the next block.
     """
 
-    __slots__ = ("__weakref__", "_last_join")
+    __slots__ = ("__weakref__", "_last_join", "end")
 
-    _last_join: tuple[weakref.ref[OtherClocks], OtherClocks | None]  # into which, and the result; None: they themselves
+    def __init__(self, clocks: Mapping[int, Vectors] | None = None, end: WordRelease | None = None) -> None:
+        super().__init__(clocks or {})
+        self.end = end  # the release that includes them and nothing else; None: there is none, or it is not known
+        # Into which they were joined, and the result; None: they themselves.
+        self._last_join: tuple[weakref.ref[OtherClocks], OtherClocks | None] | None = None
 
     def join(self, later: OtherClocks) -> OtherClocks:
         """What either includes; if that is one of the two, the same object.
@@ -87,7 +98,9 @@ class OtherClocks(dict[int, Vectors]):
             return self
         if not self:
             return later
-        last = getattr(later, "_last_join", None)
+        if self.end is not None and later.end is not None and self.end.word == later.end.word:
+            return later if self.end.node <= later.end.node else self
+        last = later._last_join
         if last is not None and last[0]() is self:
             return last[1] or later
         joined = self._find_join(later)
