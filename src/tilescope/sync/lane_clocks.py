@@ -442,10 +442,9 @@ class LaneClocks:
         row = self._row_of(lanes)
         if row is None or not self._includes(row, clock.cluster, clock.vectors):
             return False
-        own = clock.others.get(self.cluster)
-        if own is not None and not self._includes(row, self.cluster, own):
-            return False
-        return self.others[row].join(clock.others) is self.others[row]
+        return self.others[row] is clock.others or all(
+            self._includes(row, cluster, vectors) for cluster, vectors in clock.others.items()
+        )
 
     def _includes(self, row: int, cluster: int, vectors: Vectors) -> bool:
         """Whether a row already has the epochs of a cluster."""

@@ -87,7 +87,7 @@ class OtherClocks(dict[int, Vectors]):
         self._last_join: tuple[weakref.ref[OtherClocks], OtherClocks | None] | None = None
 
     def join(self, later: OtherClocks) -> OtherClocks:
-        """What either includes; if that is one of the two, the same object.
+        """What either includes; the same object, if the later clocks include all.
 
         >>> first = OtherClocks({1: np.array([[3, 2]])})
         >>> both = first.with_clock(2, np.array([[1, 1]]))
