@@ -326,7 +326,6 @@ class LaneClocks:
         executed = pending.executed.by_lane[lanes]
         first = pending.graph.next_node
         epochs = self._own_epochs[lanes]
-        unknown_words = None if acquires else words
         pending.graph.add_releases(
             Releases(
                 self.cluster,
@@ -339,7 +338,8 @@ class LaneClocks:
                 at_word,
                 acquired,
                 executed,
-                unknown_words,
+                words,
+                acquires,
             )
         )
         self.note_release(lanes)

@@ -67,12 +67,13 @@ class Releases(NamedTuple):
     at_word: Nodes  # the node before at the word, if this atomic did not add it
     acquired: Nodes
     executed: Nodes
-    words: Nodes | None  # which word, if the atomic has not acquired what was released there; None: it has
+    words: Nodes
+    acquires: bool  # whether the lanes have acquired what was released there before
 
     @property
     def size_bytes(self) -> int:
         """About what its arrays take."""
-        return 8 * len(self.lanes) * (len(self) - 3)
+        return 8 * len(self.lanes) * (len(self) - 4)
 
 
 class Joins(NamedTuple):
@@ -210,13 +211,11 @@ class ReleaseGraph:
         self._clocks_complete += len(others)
         return complete
 
-    def _at_word(self, node: int) -> WordRelease | None:
-        """A release and its word, if that is known."""
+    def _at_word(self, node: int) -> WordRelease:
+        """A release and its word."""
         number = int(self._rounds_of(np.array([node]))[0])
         found = self._rounds[number]
         assert isinstance(found, Releases)
-        if found.words is None:
-            return None
         return WordRelease(int(found.words[node - int(self._firsts[number])]), node)
 
     def _wait(self, walk: _Walk, nodes: Nodes, is_executed: bool) -> None:
@@ -319,7 +318,7 @@ class _Walk:
             unknown = np.union1d(unknown, acquired)
         only_executed = self._unknown(found, executed)
         self._note_executed(found, only_executed)
-        if found.words is None:
+        if found.acquires:
             return _Taken(unknown, (unknown, only_executed))
         for word, node in zip(found.words[whole].tolist(), (first + whole).tolist(), strict=True):
             if node > self._words.get(word, NO_NODE):
@@ -398,7 +397,7 @@ class _Walk:
     def _without_known_words(self, found: Releases, indices: Indices, first: int) -> Indices:
         """Without those that are known, and all before them at their words."""
         words = self._asking.resolved.words
-        if found.words is None or not words or not len(indices):
+        if found.acquires or not words or not len(indices):
             return indices
         nodes = first + indices
         known = [words.get(word, NO_NODE) for word in found.words[indices].tolist()]
