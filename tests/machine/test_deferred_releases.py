@@ -10,7 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tilescope as ts
+from tilescope.machine.edits import remedy
 from tilescope.machine.execution import launch_grid
+from tilescope.machine.report import remedy_report
 from tilescope.sync import release_graph
 from tilescope.sync.detector import fences
 
@@ -44,7 +46,39 @@ COUNT = WORD.format(i="%i", k="{k}", m="{m}", mask="{mask}", array="%count")
 DATA = WORD.format(i="%i", k="{k}", m="{m}", mask="63", array="%to")
 LANES = "setp.lt.u32 %p, %tid, {lanes}; "
 
+# All blocks store, count at a word, wait for the last one, and load what the next block has stored.
+STORE_OWN = "mul.wide.u32 %a, %i, 4; add.u64 %a, %a, %to; st.global.u32 [%a], %v; "
+ARRIVE = "add.u64 %a, %count, {meeting}; atom.relaxed.gpu.global.add.u32 %w, [%a], 1;"
+WAIT = "\nW{meeting}: ld.volatile.global.u32 %w, [%a]; setp.lt.u32 %p, %w, {all}; @%p bra W{meeting};"
+LOAD_NEXT = " add.u32 %w, %i, 64; rem.u32 %w, %w, {threads}; mul.wide.u32 %a, %w, 4; add.u64 %a, %a, %to; ld.global.u32 %v, [%a];"
+
+
+def meet(before, arrive, waiting, after):
+    """A barrier of the grid between a store and a load."""
+    return STORE_OWN + before + arrive + WAIT.replace("{all}", waiting) + after + LOAD_NEXT
+
+
 FRAGMENTS = {
+    "meet": meet(
+        "bar.sync 0; setp.ne.u32 %p, %tid, 0; @%p bra E{meeting}; fence.acq_rel.gpu; ",
+        ARRIVE,
+        "{blocks}",
+        " fence.acq_rel.gpu;\nE{meeting}: bar.sync 0;",
+    ),
+    "meet without a fence": meet(
+        "bar.sync 0; setp.ne.u32 %p, %tid, {m}; @%p bra E{meeting}; fence.acq_rel.gpu; ",
+        ARRIVE,
+        "{blocks}",
+        "\nE{meeting}: bar.sync 0;",
+    ),
+    "meet each": meet("fence.acq_rel.gpu; ", ARRIVE, "{threads}", " fence.acq_rel.gpu;"),
+    "meet in halves": meet(
+        "fence.acq_rel.gpu; ",
+        "and.b32 %w, %tid, 1; mul.wide.u32 %a, %w, 256; add.u64 %a, %a, %count; add.u64 %a, %a, {meeting};"
+        " atom.relaxed.gpu.global.add.u32 %w, [%a], 1;",
+        "{half}",
+        " fence.acq_rel.gpu;",
+    ),
     "count": COUNT + LANES + "@%p atom.acq_rel.gpu.global.add.u32 %w, [%a], 1;",
     "count apart": "mad.lo.u32 %w, %block, {m}, %tid; and.b32 %w, %w, 63; mul.wide.u32 %a, %w, 4; add.u64 %a, %a, %count;"
     " atom.acq_rel.gpu.global.add.u32 %w, [%a], 1;",
@@ -89,17 +123,30 @@ def run_fragments(choices, monkeypatch, *, at_once):
     """The findings of a kernel of fragments, and whether a release was kept."""
     if at_once:
         monkeypatch.setattr(fences.Fences, "_may_defer", lambda *_: False)
+    for module in (remedy, remedy_report):  # no remedies are tried: what the conflicts are does not depend on them
+        monkeypatch.setattr(module, "trial_step_budget", lambda _: 0)
     kept = []
     add = release_graph.ReleaseGraph.add_releases
     monkeypatch.setattr(
         release_graph.ReleaseGraph, "add_releases", lambda self, *args: (kept.append(1), add(self, *args))[1]
     )
+    threads = BLOCKS * THREADS
     lines = [
-        FRAGMENTS[name].format(k=k, m=m, mask=mask, lanes=lanes, block=block)
-        for name, k, m, mask, lanes, block in choices
+        FRAGMENTS[name].format(
+            k=k,
+            m=m,
+            mask=mask,
+            lanes=lanes,
+            block=block,
+            meeting=4 * (WORDS + place),
+            blocks=BLOCKS,
+            threads=threads,
+            half=threads // 2,
+        )
+        for place, (name, k, m, mask, lanes, block) in enumerate(choices)
     ]
     text = HEADER + "\n".join("    " + line for line in lines) + "\n    ret;\n}\n"
-    arrays = [np.zeros(WORDS, np.uint32), np.zeros(WORDS, np.uint32)]
+    arrays = [np.zeros(BLOCKS * THREADS, np.uint32), np.zeros(3 * WORDS, np.uint32)]
     run = ts.Kernel(text).run(BLOCKS, THREADS, arrays, advice="none")
     monkeypatch.undo()
     said = json.loads(json.dumps(run.to_dict(), default=str))

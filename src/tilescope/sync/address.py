@@ -52,3 +52,19 @@ def is_in_window(space: Space, address: int | Addresses) -> bool | npt.NDArray[n
     """
     start = WINDOWS[space]
     return (address >= start) & (address < start + WINDOW_BYTES)
+
+
+def places_of_each(addresses: Addresses) -> list[tuple[int, npt.NDArray[np.intp]]]:
+    """Each address once, with the places that have it, in ascending order.
+
+    >>> [(address, places.tolist()) for address, places in places_of_each(np.array([72, 64, 72]))]
+    [(64, [1]), (72, [0, 2])]
+    """
+    if not len(addresses):
+        return []
+    if (addresses == addresses[0]).all():
+        return [(int(addresses[0]), np.arange(len(addresses)))]
+    order = np.argsort(addresses, kind="stable")
+    in_order = addresses[order]
+    firsts = np.flatnonzero(in_order[1:] != in_order[:-1]) + 1
+    return list(zip(in_order[[0, *firsts]].tolist(), np.split(order, firsts), strict=True))

@@ -23,21 +23,21 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, LaneNumbers
 from tilescope.sync.epoch import COLUMN_END, Columns, Epochs, Stamps, pack_stamps, settled_end, stamp_of_epoch
-from tilescope.sync.pending_nodes import PendingNodes
-from tilescope.sync.release_graph import Asking, Indices, Nodes, ReleaseGraph, Releases
+from tilescope.sync.pending_nodes import LaneNodes, PendingNodes
+from tilescope.sync.release_graph import NO_NODE, Asking, Indices, Nodes, ReleaseGraph, Releases
 from tilescope.sync.vector_clock import (
     EXECUTED,
     HAPPENS_BEFORE,
+    NO_CLOCKS,
     SCOPED,
     Knowledge,
+    OtherClocks,
     Pending,
     Resolved,
     ThreadEpochs,
     Vector,
     VectorClock,
     Vectors,
-    join_others,
-    later_vectors,
 )
 
 THREAD, CP_ASYNC, BULK_READ, BULK_WRITE = range(4)
@@ -63,6 +63,9 @@ class LaneClocks:
         self._knowledge: dict[int, Knowledge] = {}  # by row, as long as it does not change
         self._resolved: dict[int, Resolved] = {}  # by row: what was joined of the graph
         self._has_released: npt.NDArray[np.bool_] = np.zeros(lane_count, np.bool_)  # by lane: through a word
+        # By lane: the last epoch that others could learn of before it ended, and the first node of the graph that may include it.
+        self._published: Vector = np.zeros(lane_count, np.int32)
+        self._published_from: Nodes = np.zeros(lane_count, np.int64)
         self.lane_count = lane_count
         self.has_scopes = has_scopes
         self._vectors = SCOPED + 1 if has_scopes else SCOPED
@@ -72,7 +75,7 @@ class LaneClocks:
         self._rows: npt.NDArray[np.int32] = np.zeros(
             (_FIRST_ROWS, self._vectors, self.columns + _FIRST_BARRIERS), np.int32
         )
-        self.others: list[dict[int, Vectors]] = [{} for _ in range(_FIRST_ROWS)]
+        self.others: list[OtherClocks] = [NO_CLOCKS] * _FIRST_ROWS  # by row
         # By row and cluster: what was joined last into `others`; many releases carry the same array.
         self._last_joined: list[dict[int, Vectors]] = [{} for _ in range(_FIRST_ROWS)]
         self.row_of_lane: npt.NDArray[np.intp] = np.zeros(lane_count, np.intp)
@@ -126,9 +129,21 @@ class LaneClocks:
 
     def time_known_to(self, lanes: LaneNumbers, column: int, vector: int = HAPPENS_BEFORE) -> Vector:
         """The last epoch of a column that happens before each lane; the column is not its own."""
-        self.join_pending(lanes)
+        if vector == EXECUTED:
+            self.join_pending(lanes)
+        else:
+            self.join_acquired(lanes)
         epochs: Vector = self._rows[self.row_of_lane[lanes], vector, column]
         return epochs
+
+    def is_time_known_to(
+        self, lanes: LaneNumbers, column: int, epochs: Vector, vector: int = HAPPENS_BEFORE
+    ) -> npt.NDArray[np.bool_]:
+        """Whether a column, up to an epoch of each lane, happens before it; the column is not its own."""
+        is_known = np.asarray(self._rows[self.row_of_lane[lanes], vector, column] >= epochs)
+        if self.pending is None or is_known.all():
+            return is_known
+        return np.asarray(self.time_known_to(lanes, column, vector) >= epochs)
 
     def least_known_to(self, lanes: LaneNumbers, column: int, vector: int = HAPPENS_BEFORE) -> int:
         """The last epoch of a column that is sure to happen before all of some lanes; the column is not theirs."""
@@ -169,7 +184,7 @@ class LaneClocks:
             leaving = lanes if count == len(lanes) else lanes[row_of_each == row]
             new = self._free_row()
             self._rows[new] = self._rows[row]
-            self.others[new] = dict(self.others[row])
+            self.others[new] = self.others[row]
             self._last_joined[new] = dict(self._last_joined[row])
             self._settled[new] = self._settled[row]
             self._knowledge.pop(new, None)
@@ -196,7 +211,7 @@ class LaneClocks:
                 return row
         rows = len(self._lanes_of_row)
         self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
-        self.others += [{} for _ in range(rows)]
+        self.others += [NO_CLOCKS] * rows
         self._last_joined += [{} for _ in range(rows)]
         self._settled += [None] * rows
         self._lanes_of_row += [0] * rows
@@ -210,6 +225,7 @@ class LaneClocks:
 
     def clock(self, lanes: LaneNumbers, own_epochs: Vector | None = None) -> VectorClock:
         """The join of the clocks of some lanes; of themselves up to now, or up to given epochs."""
+        self._note_publication(lanes)
         self.join_pending(lanes)
         return self._clock(lanes, own_epochs)
 
@@ -217,9 +233,9 @@ class LaneClocks:
         """The same, without what is pending."""
         rows = self._rows_of(lanes)
         vectors = self._rows[rows[0]].copy() if len(rows) == 1 else self._rows[rows].max(axis=0)
-        others = dict(self.others[rows[0]])
+        others = self.others[rows[0]]
         for row in rows[1:]:
-            join_others(others, self.others[row])
+            others = others.join(self.others[row])
         if own_epochs is None and len(lanes) == self.lane_count:
             self._join_own_of_all(vectors)
         else:
@@ -247,7 +263,7 @@ class LaneClocks:
         vectors[HAPPENS_BEFORE, columns] = epochs
         vectors[SCOPED:, columns] = epochs
         vectors[EXECUTED, columns] = epochs
-        return VectorClock(self.cluster, vectors, {})
+        return VectorClock(self.cluster, vectors, NO_CLOCKS)
 
     def release_execution(self, lanes: LaneNumbers) -> VectorClock:
         """The completed accesses when some lanes do something that releases no memory; they begin a new epoch."""
@@ -256,7 +272,8 @@ class LaneClocks:
 
     def release(self, lanes: LaneNumbers) -> VectorClock:
         """Release: the clock of some lanes, which begin a new epoch."""
-        clock = self.clock(lanes)
+        self.join_pending(lanes)
+        clock = self._clock(lanes)
         self.advance(lanes)
         return clock
 
@@ -266,9 +283,10 @@ class LaneClocks:
             return
         self.note_unshared(lanes)
         for row in self._rows_alone(lanes):
+            self.others[row] = self.others[row].join(clock.others)
+            if self.cluster in clock.others:
+                self._join_row(row, self.cluster, clock.others[self.cluster])
             self._join_row(row, clock.cluster, clock.vectors)
-            for cluster, vectors in clock.others.items():
-                self._join_row(row, cluster, vectors)
 
     def release_at_barrier(self, lanes: LaneNumbers) -> VectorClock:
         """The same for a barrier: what is pending stays so, for all lanes that it joins."""
@@ -292,14 +310,15 @@ class LaneClocks:
         return self.pending
 
     def add_releases(
-        self, lanes: LaneNumbers, released: Vector, starts: Indices, at_word: Nodes, words: Nodes | None
+        self, lanes: LaneNumbers, released: Vector, starts: Indices, at_word: Nodes, words: Nodes, *, acquires: bool
     ) -> None:
-        """Add nodes to the graph: lanes release what they know now, their own epochs up to given ones.
+        """Add nodes to the graph: lanes release at some words what they know now, their own epochs up to given ones.
 
-        If they acquire, too (`words` is None), the nodes include all that they know.
+        If they acquire, too, the nodes include all that they know.
         """
         pending = self.pending
         assert pending is not None
+        self._note_publication(lanes)
         rows = self._rows_of(lanes)
         known_by = None if len(rows) == 1 else np.searchsorted(rows, self.row_of_lane[lanes])
         known = tuple(self._knowledge_of(row) for row in rows)
@@ -308,11 +327,24 @@ class LaneClocks:
         first = pending.graph.next_node
         epochs = self._own_epochs[lanes]
         pending.graph.add_releases(
-            Releases(self.cluster, lanes, epochs, released, known, known_by, starts, at_word, acquired, executed, words)
+            Releases(
+                self.cluster,
+                lanes,
+                epochs,
+                released,
+                known,
+                known_by,
+                starts,
+                at_word,
+                acquired,
+                executed,
+                words,
+                acquires,
+            )
         )
         self.note_release(lanes)
-        if words is None:
-            pending.acquired.put(lanes, -np.arange(first, first + len(lanes)))
+        if acquires:
+            pending.acquired.put(lanes, -np.arange(first, first + len(lanes)), words)
             pending.executed.clear(lanes)
 
     def _knowledge_of(self, row: int) -> Knowledge:
@@ -323,19 +355,29 @@ class LaneClocks:
             self._knowledge[row] = knowledge
         return knowledge
 
+    def join_acquired(self, lanes: LaneNumbers) -> None:
+        """Somebody asks what memory accesses happen before some lanes: join what they have acquired."""
+        if self.pending is not None:
+            self._join_nodes(self.pending.acquired, lanes, is_executed=False)
+
     def join_pending(self, lanes: LaneNumbers) -> None:
-        """Somebody asks what happens before some lanes: join what they have acquired."""
-        pending = self.pending
-        if pending is None:
-            return
-        for group, acquired, executed in pending.groups(lanes, self.row_of_lane):
+        """The same, and what they know only to be executed."""
+        if self.pending is not None:
+            self.join_acquired(lanes)
+            self._join_nodes(self.pending.executed, lanes, is_executed=True)
+
+    def _join_nodes(self, nodes: LaneNodes, lanes: LaneNumbers, *, is_executed: bool) -> None:
+        assert self.pending is not None
+        for group, node in nodes.groups(lanes, self.row_of_lane):
             row = self._rows_alone(group)[0]
             self._change(row)
             resolved = self._resolved.get(row) or Resolved(np.zeros(self.lane_count, np.int32), {})
             resolved = Resolved(resolved.epochs.copy(), dict(resolved.words))
-            pending.graph.join(Asking(self.cluster, self._rows[row], self.others[row], resolved), acquired, executed)
+            asking = Asking(self.cluster, self._rows[row], self.others[row], resolved)
+            self.pending.graph.join(asking, node, is_executed=is_executed)
+            self.others[row] = asking.others
             self._resolved[row] = resolved
-            pending.clear(group)
+            nodes.clear(group)
 
     def has_joined(self, lane: int, cluster: int, threads: Sequence[ThreadEpochs]) -> bool:
         """Whether a lane has joined all that threads of another cluster knew in some epochs."""
@@ -345,11 +387,24 @@ class LaneClocks:
             if is_last_look:
                 if self.pending is None:
                     return False
-                self.join_pending(np.array([lane]))
+                self.join_acquired(np.array([lane]))
             vectors = self.others[self.row_of_lane[lane]].get(cluster)
             if vectors is not None and all((vectors[HAPPENS_BEFORE, one.lanes] >= one.epochs).all() for one in threads):
                 return True
         return False
+
+    def _note_publication(self, lanes: LaneNumbers) -> None:
+        """Others can learn of the current epochs of some lanes before these end."""
+        is_first = self._published[lanes] != self._own_epochs[lanes]
+        if is_first.any():
+            lanes = lanes[is_first]
+            self._published[lanes] = self._own_epochs[lanes]
+            self._published_from[lanes] = NO_NODE if self.pending is None else self.pending.graph.next_node
+
+    def first_node_about(self, lanes: LaneNumbers, next_node: int) -> int:
+        """Older nodes of the graph include nothing of the current epochs of some lanes."""
+        is_published = self._published[lanes] == self._own_epochs[lanes]
+        return int(self._published_from[lanes][is_published].min(initial=next_node))
 
     def _set_resolved(self, row: int, resolved: Resolved | None) -> None:
         if resolved is not None:
@@ -379,8 +434,7 @@ class LaneClocks:
             np.maximum(part, vectors, out=part)
             self._settled[row] = None
         elif self._last_joined[row].get(cluster) is not vectors:
-            others = self.others[row]
-            others[cluster] = later_vectors(others.get(cluster), vectors)
+            self.others[row] = self.others[row].with_clock(cluster, vectors)
             self._last_joined[row][cluster] = vectors
 
     def _covers(self, lanes: LaneNumbers, clock: VectorClock) -> bool:
@@ -388,7 +442,9 @@ class LaneClocks:
         row = self._row_of(lanes)
         if row is None or not self._includes(row, clock.cluster, clock.vectors):
             return False
-        return all(self._includes(row, cluster, vectors) for cluster, vectors in clock.others.items())
+        return self.others[row] is clock.others or all(
+            self._includes(row, cluster, vectors) for cluster, vectors in clock.others.items()
+        )
 
     def _includes(self, row: int, cluster: int, vectors: Vectors) -> bool:
         """Whether a row already has the epochs of a cluster."""
@@ -412,7 +468,7 @@ class LaneClocks:
         self._rows[new, :, :columns] = clock.vectors
         self._rows[new, :, columns:] = 0
         self._change(new)
-        self.others[new] = dict(clock.others)
+        self.others[new] = clock.others
         self._last_joined[new] = {}
         self._set_resolved(new, clock.pending.resolved)
         self._settle(lanes, new)
@@ -478,10 +534,12 @@ class LaneClocks:
                 for row in self._rows_alone(lanes):
                     self._knowledge.pop(row, None)
                     np.maximum(self._rows[row, vector], self._rows[row, HAPPENS_BEFORE], out=self._rows[row, vector])
-                    self.others[row] = {
-                        cluster: _fence_vectors(other_vectors, vector)
-                        for cluster, other_vectors in self.others[row].items()
-                    }
+                    self.others[row] = OtherClocks(
+                        {
+                            cluster: _fence_vectors(other_vectors, vector)
+                            for cluster, other_vectors in self.others[row].items()
+                        }
+                    )
             columns = self._own_columns(lanes)
             self._own[vector, columns] = self._own[HAPPENS_BEFORE, columns]
         self.advance(lanes)
@@ -507,7 +565,7 @@ class LaneClocks:
         is_own &= (columns < self.lane_count) | (self.own[own_columns] >= epochs)
         is_before |= is_own
         if self.pending is not None and not is_before.all():
-            self.join_pending(lanes)
+            self.join_acquired(lanes)
             is_before = self._is_before(lanes, columns, epochs, vector) | is_own
         return is_before
 
@@ -539,17 +597,33 @@ class LaneClocks:
         """Whether a column, up to an epoch, is sure to happen before each of some lanes."""
         return all(bool(self._rows[row, HAPPENS_BEFORE, column] >= epoch) for row in self._rows_of(lanes))
 
-    def has_completed_for(self, lane: int, cluster: int, other_lane: int, epoch: int) -> bool:
-        """Whether what a lane of any cluster did at an epoch has completed before what this lane does now."""
-        if self._has_completed_for(lane, cluster, other_lane, epoch):
-            return True
-        self.join_pending(np.array([lane]))
-        return self._has_completed_for(lane, cluster, other_lane, epoch)
+    def has_completed_for(
+        self, lanes: LaneNumbers, cluster: int, threads: ThreadEpochs, first_node: int
+    ) -> npt.NDArray[np.bool_]:
+        """For each lane whether what some thread of any cluster did in an epoch has completed before what the lane does now.
 
-    def _has_completed_for(self, lane: int, cluster: int, other_lane: int, epoch: int) -> bool:
-        row = self.row_of_lane[lane]
-        vectors = self._rows[row] if cluster == self.cluster else self.others[row].get(cluster)
-        return vectors is not None and bool(vectors[[HAPPENS_BEFORE, EXECUTED], other_lane].max() >= epoch)
+        `first_node`: older nodes of the graph of releases do not include it.
+        """
+        has_completed = self._has_completed_for(lanes, cluster, threads)
+        if self.pending is None or has_completed.all():
+            return has_completed
+        asking = lanes[~has_completed]
+        asking = asking[self.pending.newest(asking) >= first_node]
+        if not len(asking):
+            return has_completed
+        self.join_pending(asking)
+        return self._has_completed_for(lanes, cluster, threads)
+
+    def _has_completed_for(self, lanes: LaneNumbers, cluster: int, threads: ThreadEpochs) -> npt.NDArray[np.bool_]:
+        rows = self.row_of_lane[lanes]
+        has_completed = np.zeros(len(lanes), np.bool_)
+        for row in self._rows_of(lanes):
+            vectors = self._rows[row] if cluster == self.cluster else self.others[row].get(cluster)
+            if vectors is not None:
+                last = np.maximum(vectors[HAPPENS_BEFORE, threads.lanes], vectors[EXECUTED, threads.lanes])
+                if (last >= threads.epochs).any():
+                    has_completed |= rows == row
+        return has_completed
 
     def view(self, lane: int) -> Vectors:
         """The clock of one lane, its own columns included."""

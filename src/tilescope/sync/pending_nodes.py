@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.release_graph import NO_NODE, Nodes, ReleaseGraph
 
+NO_WORD = 0
+
 
 class LaneNodes:
-    """One node of each lane: the join of all that it was given. One that is negated is the lane's own, without its release."""
+    """One node of each lane: the join of all that it was given. One that is negated is the lane's own, without its release.
+
+    A release at a word includes those before it: lanes that poll a counter and all see its last value have one and the same node.
+    """
 
     def __init__(self, graph: ReleaseGraph, lane_count: int) -> None:
         self._graph = graph
         self.by_lane: Nodes = np.zeros(lane_count, np.int64)
+        self.words: Nodes = np.zeros(lane_count, np.int64)  # by lane: where all of it was released; NO_WORD: at several
         self._last: Nodes = np.zeros(lane_count, np.int64)  # given to each lane: a poll gives the same one again
         self._may_have_any = False
 
@@ -29,23 +36,34 @@ class LaneNodes:
             return frozenset()
         return frozenset(self.by_lane[lanes].tolist()) - {NO_NODE}
 
-    def join(self, lanes: LaneNumbers, nodes: Nodes) -> None:
-        """Give a node to each of some lanes, beside those that it has."""
+    def join(self, lanes: LaneNumbers, nodes: Nodes, words: Nodes) -> None:
+        """Give a node to each of some lanes, released at some word, beside those that it has."""
         is_new = (nodes != NO_NODE) & (nodes != self._last[lanes])
         if not is_new.any():
             return
-        lanes, nodes = lanes[is_new], nodes[is_new]
+        lanes, nodes, words = lanes[is_new], nodes[is_new], words[is_new]
         self._last[lanes] = nodes
-        has_others = (self.by_lane[lanes] != NO_NODE) & (self.by_lane[lanes] != nodes)
+        held = self.by_lane[lanes]
+        has_others = (held != NO_NODE) & (held != nodes) & ~self._are_included(lanes, nodes, words)
         if has_others.any():
-            nodes = nodes.copy()
-            nodes[has_others] = self._graph.add_joins(np.stack([self.by_lane[lanes[has_others]], nodes[has_others]]))
-        self.by_lane[lanes] = nodes
-        self._may_have_any = True
+            nodes, words = nodes.copy(), words.copy()
+            nodes[has_others] = self._graph.add_joins(np.stack([held[has_others], nodes[has_others]]))
+            words[has_others] = NO_WORD
+        self.put(lanes, nodes, words)
 
-    def put(self, lanes: LaneNumbers, nodes: Nodes) -> None:
+    def _are_included(self, lanes: LaneNumbers, nodes: Nodes, words: Nodes) -> npt.NDArray[np.bool_]:
+        """Whether nodes at some words include what lanes have."""
+        return np.asarray((self.words[lanes] == words) & (words != NO_WORD) & (np.abs(self.by_lane[lanes]) <= nodes))
+
+    def forget_included(self, lanes: LaneNumbers, nodes: Nodes, words: Nodes) -> None:
+        """Clear what nodes at some words include."""
+        if self._may_have_any:
+            self.clear(lanes[self._are_included(lanes, nodes, words)])
+
+    def put(self, lanes: LaneNumbers, nodes: Nodes, words: Nodes | int) -> None:
         """Give each lane a node that includes those that it has."""
         self.by_lane[lanes] = nodes
+        self.words[lanes] = words
         self._may_have_any = True
 
     def put_all(self, lanes: LaneNumbers, nodes: frozenset[int]) -> None:
@@ -53,9 +71,17 @@ class LaneNodes:
         if not nodes:
             self.clear(lanes)
         elif len(nodes) == 1:
-            self.put(lanes, np.array([*nodes]))
+            self.put(lanes, np.array([*nodes]), NO_WORD)
         else:
-            self.put(lanes, self._graph.add_joins(np.array([[node] for node in sorted(nodes)])))
+            self.put(lanes, self._graph.add_joins(np.array([[node] for node in sorted(nodes)])), NO_WORD)
+
+    def groups(self, lanes: LaneNumbers, rows: LaneNumbers) -> Iterator[tuple[LaneNumbers, Nodes]]:
+        """All lanes with the same row and node as some lane, with this node; lanes without any are left out."""
+        if not self.has_any(lanes):
+            return
+        asking = lanes[self.by_lane[lanes] != NO_NODE]
+        for row, node in {*zip(rows[asking].tolist(), self.by_lane[asking].tolist(), strict=True)}:
+            yield np.flatnonzero((rows == row) & (self.by_lane == node)), np.array([node])
 
     def clear(self, lanes: LaneNumbers) -> None:
         """Some lanes have none."""
@@ -72,17 +98,11 @@ class PendingNodes:
         self.acquired = LaneNodes(graph, lane_count)
         self.executed = LaneNodes(graph, lane_count)
 
-    def groups(self, lanes: LaneNumbers, rows: LaneNumbers) -> Iterator[tuple[LaneNumbers, Nodes, Nodes]]:
-        """All lanes with the same row and nodes as some lane, with these nodes; lanes without any are left out."""
-        if not (self.acquired.has_any(lanes) or self.executed.has_any(lanes)):
-            return
-        keys = np.stack([rows, self.acquired.by_lane, self.executed.by_lane])
-        asked = keys[:, lanes]
-        asked = asked[:, (asked[1:] != NO_NODE).any(axis=0)]
-        for key in np.unique(asked, axis=1).T:
-            yield np.flatnonzero((keys == key[:, None]).all(axis=0)), key[1:2], key[2:]
+    def acquire(self, lanes: LaneNumbers, nodes: Nodes, words: Nodes) -> None:
+        """Lanes acquire nodes at some words; what they know to be executed before these is included."""
+        self.acquired.join(lanes, nodes, words)
+        self.executed.forget_included(lanes, nodes, words)
 
-    def clear(self, lanes: LaneNumbers) -> None:
-        """What some lanes had has been joined."""
-        self.acquired.clear(lanes)
-        self.executed.clear(lanes)
+    def newest(self, lanes: LaneNumbers) -> Nodes:
+        """The newest node that each lane may have; 0: none."""
+        return np.asarray(np.maximum(np.abs(self.acquired.by_lane[lanes]), np.abs(self.executed.by_lane[lanes])))

@@ -20,6 +20,7 @@ before the node but the lane's own accesses, which a later release after an earl
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -29,12 +30,14 @@ from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.vector_clock import (
     EXECUTED,
     HAPPENS_BEFORE,
+    NO_CLOCKS,
     Knowledge,
+    OtherClocks,
     Resolved,
     Vector,
     VectorClock,
     Vectors,
-    join_others,
+    WordRelease,
     later_vectors,
 )
 
@@ -64,12 +67,13 @@ class Releases(NamedTuple):
     at_word: Nodes  # the node before at the word, if this atomic did not add it
     acquired: Nodes
     executed: Nodes
-    words: Nodes | None  # which word, if the atomic has not acquired what was released there; None: it has
+    words: Nodes
+    acquires: bool  # whether the lanes have acquired what was released there before
 
     @property
     def size_bytes(self) -> int:
         """About what its arrays take."""
-        return 8 * len(self.lanes) * (len(self) - 3)
+        return 8 * len(self.lanes) * (len(self) - 4)
 
 
 class Joins(NamedTuple):
@@ -83,13 +87,24 @@ class Joins(NamedTuple):
         return self.before.nbytes
 
 
-class Asking(NamedTuple):
-    """Who asks, and what it knows; all of it is changed in place."""
+@dataclass(slots=True, eq=False)
+class Asking:
+    """Who asks, and what it knows: its arrays are changed in place, `others` is replaced."""
 
     cluster: int
     vectors: Vectors
-    others: dict[int, Vectors]
+    others: OtherClocks  # perhaps with a part of its own clock, which `vectors` includes
     resolved: Resolved
+
+    @classmethod
+    def nobody(cls) -> Asking:
+        """One who knows nothing: it gets all that happens before a node."""
+        return cls(_NOBODY, np.zeros((0, 0), np.int32), NO_CLOCKS, Resolved(np.zeros(0, np.int32), {}))
+
+    def join_own(self, vectors: Vectors) -> None:
+        """Join a clock of its own cluster."""
+        part = self.vectors[:, : vectors.shape[1]]
+        np.maximum(part, vectors, out=part)
 
 
 class _End(NamedTuple):
@@ -102,7 +117,7 @@ class _End(NamedTuple):
 class _Complete(NamedTuple):
     """All that happens before a node, or has been executed, found once for all who ask."""
 
-    others: dict[int, Vectors]  # by cluster, the asking one included
+    others: OtherClocks  # the asking cluster included
     words: dict[int, int]
 
 
@@ -149,51 +164,59 @@ class ReleaseGraph:
         """What a release has published, and all others at its word before it."""
         found = self._rounds[int(self._rounds_of(np.array([node]))[0])]
         assert isinstance(found, Releases)
-        asking = Asking(_NOBODY, np.zeros((0, 0), np.int32), {}, Resolved(np.zeros(0, np.int32), {}))
+        asking = Asking.nobody()
         self.join(asking, np.array([node]))
-        vectors = asking.others.pop(found.cluster)
-        return VectorClock(found.cluster, vectors, asking.others)
+        others = OtherClocks(asking.others)
+        vectors = others.pop(found.cluster)
+        return VectorClock(found.cluster, vectors, others)
 
     def _rounds_of(self, nodes: Nodes) -> Indices:
         return np.searchsorted(self._firsts[: len(self._rounds)], nodes, side="right") - 1
 
-    def join(self, asking: Asking, acquired: Nodes, executed: Nodes | None = None) -> None:
-        """Join the clocks of nodes into that of somebody; of some nodes only what has been executed."""
-        walk = self._walk(asking, acquired, executed)
-        if walk.visited > _LONG_WALK and walk.newest is not None:
-            self._keep_complete(walk.newest)
+    def join(self, asking: Asking, nodes: Nodes, *, is_executed: bool = False) -> None:
+        """Join the clocks of nodes into that of somebody, or only what has been executed."""
+        walk = self._walk(asking, nodes, is_executed)
+        if walk.newest is not None and (walk.visited > _LONG_WALK or (walk.has_found_complete and walk.visited)):
+            complete = self._keep_complete(walk.newest)
+            asking.others = asking.others.join(complete.others)  # the same object for all who ask
 
-    def _walk(self, asking: Asking, acquired: Nodes, executed: Nodes | None) -> _Walk:
+    def _walk(self, asking: Asking, nodes: Nodes, is_executed: bool) -> _Walk:
         walk = _Walk(asking, self._complete)
-        self._wait(walk, acquired, is_executed=False)
-        if executed is not None:
-            self._wait(walk, executed, is_executed=True)
+        self._wait(walk, nodes, is_executed)
         while walk.rounds:
             number = -heapq.heappop(walk.rounds)
             found = self._rounds[number]
             if isinstance(found, Joins):
-                for is_executed in (False, True):
-                    self._wait(walk, found.before[:, walk.take_joins(number, found, is_executed)], is_executed)
+                for only_executed in (False, True):
+                    self._wait(walk, found.before[:, walk.take_joins(number, found, only_executed)], only_executed)
                 continue
             taken = walk.take(number, found, int(self._firsts[number]))
             self._wait(walk, found.acquired[taken.unknown], is_executed=False)
             self._wait(walk, found.executed[taken.unknown], is_executed=True)
-            for is_executed, indices in zip((False, True), taken.at_words, strict=True):
-                self._wait(walk, found.at_word[found.starts[indices]], is_executed)
+            for only_executed, indices in zip((False, True), taken.at_words, strict=True):
+                self._wait(walk, found.at_word[found.starts[indices]], only_executed)
         walk.finish()
         self.rounds_walked += walk.visited
         return walk
 
-    def _keep_complete(self, end: _End) -> None:
+    def _keep_complete(self, end: _End) -> _Complete:
         """Keep all that is known at the end of a walk: the next who asks goes no further."""
-        asking = Asking(_NOBODY, np.zeros((0, 0), np.int32), {}, Resolved(np.zeros(0, np.int32), {}))
-        nodes = np.array([end.node])
-        self._walk(asking, nodes[: not end.is_executed], nodes[: end.is_executed])
+        asking = Asking.nobody()
+        self._walk(asking, np.array([end.node]), end.is_executed)
         while self._complete and self._clocks_complete + len(asking.others) > _MOST_COMPLETE:
             oldest = self._complete.pop(next(iter(self._complete)))
             self._clocks_complete -= len(oldest.others)
-        self._complete[end] = _Complete(asking.others, asking.resolved.words)
-        self._clocks_complete += len(asking.others)
+        others = OtherClocks(asking.others, None if end.is_executed else self._at_word(end.node))
+        self._complete[end] = complete = _Complete(others, asking.resolved.words)
+        self._clocks_complete += len(others)
+        return complete
+
+    def _at_word(self, node: int) -> WordRelease:
+        """A release and its word."""
+        number = int(self._rounds_of(np.array([node]))[0])
+        found = self._rounds[number]
+        assert isinstance(found, Releases)
+        return WordRelease(int(found.words[node - int(self._firsts[number])]), node)
 
     def _wait(self, walk: _Walk, nodes: Nodes, is_executed: bool) -> None:
         """Let nodes wait for their turn, by round."""
@@ -260,6 +283,7 @@ class _Walk:
     def __init__(self, asking: Asking, complete: dict[_End, _Complete]) -> None:
         self.rounds: list[int] = []  # a heap of those that wait, negated: the newest comes first
         self.visited = 0  # rounds of releases
+        self.has_found_complete = False  # something that was found before
         self.newest: _End | None = None  # the newest release, if there is one in its round
         self._asking = asking
         self._complete = complete
@@ -294,7 +318,7 @@ class _Walk:
             unknown = np.union1d(unknown, acquired)
         only_executed = self._unknown(found, executed)
         self._note_executed(found, only_executed)
-        if found.words is None:
+        if found.acquires:
             return _Taken(unknown, (unknown, only_executed))
         for word, node in zip(found.words[whole].tolist(), (first + whole).tolist(), strict=True):
             if node > self._words.get(word, NO_NODE):
@@ -353,6 +377,7 @@ class _Walk:
             if complete is None:
                 left.append(index)
                 continue
+            self.has_found_complete = True
             this = np.array([index])
             if len(self._without_known_words(found, this, first)) or len(self._unknown(found, this)):
                 self._join_complete(complete, is_executed)
@@ -372,7 +397,7 @@ class _Walk:
     def _without_known_words(self, found: Releases, indices: Indices, first: int) -> Indices:
         """Without those that are known, and all before them at their words."""
         words = self._asking.resolved.words
-        if found.words is None or not words or not len(indices):
+        if found.acquires or not words or not len(indices):
             return indices
         nodes = first + indices
         known = [words.get(word, NO_NODE) for word in found.words[indices].tolist()]
@@ -408,31 +433,33 @@ class _Walk:
             if known is self._known:
                 self._join_all(knowledge.others)
 
-    def _join_all(self, others: dict[int, Vectors]) -> None:
-        join_others(self._asking.others, others, without=self._asking.cluster)
-        own = others.get(self._asking.cluster)
-        if own is not None:
-            self._join(self._asking.cluster, own)
-
-    def _join(self, cluster: int, vectors: Vectors) -> None:
+    def _join_all(self, others: OtherClocks) -> None:
         asking = self._asking
-        if cluster == asking.cluster:
-            part = asking.vectors[:, : vectors.shape[1]]
-            np.maximum(part, vectors, out=part)
-        else:
-            asking.others[cluster] = later_vectors(asking.others.get(cluster), vectors)
+        joined = asking.others.join(others)
+        if joined is asking.others:
+            return
+        asking.others = joined
+        own = others.get(asking.cluster)
+        if own is not None:
+            asking.join_own(own)
 
     def finish(self) -> None:
         """Join what was noted on the way."""
-        for cluster, knowledge in self._known.values():
-            self._join(cluster, knowledge.spread())
+        clocks = [(cluster, knowledge.spread()) for cluster, knowledge in self._known.values()]
         for cluster, knowledge in self._executed.values():
             vectors = knowledge.spread()
             vectors[:EXECUTED] = 0
             vectors[EXECUTED + 1 :] = 0
-            self._join(cluster, vectors)
-        for cluster, vectors in self._epochs.items():
-            self._join(cluster, vectors)
+            clocks.append((cluster, vectors))
+        clocks += self._epochs.items()
+        asking = self._asking
+        learned = OtherClocks()
+        for cluster, vectors in clocks:
+            if cluster == asking.cluster:
+                asking.join_own(vectors)
+            else:
+                learned[cluster] = later_vectors(learned.get(cluster), vectors)
+        asking.others = asking.others.join(learned)
         epochs = self._asking.resolved.epochs
         np.maximum(epochs, self._resolved, out=epochs)
         self._asking.resolved.add_words(self._words)

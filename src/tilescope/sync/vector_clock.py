@@ -12,7 +12,8 @@ SCOPED            HAPPENS_BEFORE by releases and acquires whose scopes include b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,6 +65,78 @@ class Pending(NamedTuple):
 NOTHING_PENDING = Pending(frozenset(), frozenset(), None)
 
 
+class WordRelease(NamedTuple):
+    """A release at a word, by its node in the graph of releases: it includes those before it at the same word."""
+
+    word: int
+    node: int
+
+
+class OtherClocks(dict[int, Vectors]):
+    """Clocks by cluster. It never changes, so that many threads share one.
+
+    All blocks that pass a barrier of the grid join the same clocks into the same: these keep the last result for the next block.
+    """
+
+    __slots__ = ("__weakref__", "_last_join", "end")
+
+    def __init__(self, clocks: Mapping[int, Vectors] | None = None, end: WordRelease | None = None) -> None:
+        super().__init__(clocks or {})
+        self.end = end  # the release that includes them and nothing else; None: there is none, or it is not known
+        # Into which they were joined, and the result; None: they themselves.
+        self._last_join: tuple[weakref.ref[OtherClocks], OtherClocks | None] | None = None
+
+    def join(self, later: OtherClocks) -> OtherClocks:
+        """What either includes; the same object, if the later clocks include all.
+
+        >>> first = OtherClocks({1: np.array([[3, 2]])})
+        >>> both = first.with_clock(2, np.array([[1, 1]]))
+        >>> first.join(both) is both, both.join(first) is both
+        (True, True)
+        """
+        if self is later or not later:
+            return self
+        if not self:
+            return later
+        if self.end is not None and later.end is not None and self.end.word == later.end.word:
+            return later if self.end.node <= later.end.node else self
+        last = later._last_join
+        if last is not None and last[0]() is self:
+            return last[1] or later
+        joined = self._find_join(later)
+        later._last_join = (weakref.ref(self), None if joined is later else joined)
+        return joined
+
+    def _find_join(self, later: OtherClocks) -> OtherClocks:
+        """Blocks that hand on a lock share the arrays of all blocks before them, so most are the same array."""
+        joined = OtherClocks(self)
+        joined.update(later)
+        has_all = len(joined) == len(later)  # whether `later` includes all
+        adds_any = len(joined) > len(self)
+        for cluster in self.keys() & later.keys():
+            held, new = self[cluster], later[cluster]
+            if held is not new:
+                joined[cluster] = both = later_vectors(held, new)
+                has_all = has_all and both is new
+                adds_any = adds_any or both is not held
+        if has_all:
+            return later
+        return joined if adds_any else self
+
+    def with_clock(self, cluster: int, vectors: Vectors) -> OtherClocks:
+        """The same, and the clock of one cluster; the same object if it has that already."""
+        held = self.get(cluster)
+        both = later_vectors(held, vectors)
+        if both is held:
+            return self
+        changed = OtherClocks(self)
+        changed[cluster] = both
+        return changed
+
+
+NO_CLOCKS = OtherClocks()
+
+
 class ThreadEpochs(NamedTuple):
     """Threads of one cluster, each in one of its epochs."""
 
@@ -76,7 +149,7 @@ class VectorClock(NamedTuple):
 
     cluster: int
     vectors: Vectors
-    others: dict[int, Vectors]  # by cluster
+    others: OtherClocks
     pending: Pending = NOTHING_PENDING  # of a barrier
 
     @property
@@ -96,7 +169,7 @@ class VectorClock(NamedTuple):
         present = [column for column in columns if column < vectors.shape[1]]
         for vector in (HAPPENS_BEFORE, *range(SCOPED, len(vectors))):
             vectors[vector, present] = self.vectors[vector, present]
-        return VectorClock(self.cluster, vectors, {})
+        return VectorClock(self.cluster, vectors, NO_CLOCKS)
 
     def put(self, column: int, epoch: int) -> None:
         """A column happens before whoever acquires this clock, up to an epoch; barriers may share the last column."""
@@ -116,10 +189,8 @@ def join_clocks(one: VectorClock | None, other: VectorClock) -> VectorClock:
     """The join of two clocks of one cluster."""
     if one is None:
         return other
-    others = dict(one.others)
-    join_others(others, other.others)
-    pending = one.pending.join(other.pending)
-    return VectorClock(one.cluster, later_vectors(one.vectors, other.vectors), others, pending)
+    vectors = later_vectors(one.vectors, other.vectors)
+    return VectorClock(one.cluster, vectors, one.others.join(other.others), one.pending.join(other.pending))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,14 +199,14 @@ class Knowledge:
 
     vectors: Vectors
     columns: npt.NDArray[np.intp]
-    others: dict[int, Vectors]  # by cluster
+    others: OtherClocks
     lane_count: int
 
     @classmethod
-    def of(cls, vectors: Vectors, others: dict[int, Vectors], lane_count: int) -> Knowledge:
+    def of(cls, vectors: Vectors, others: OtherClocks, lane_count: int) -> Knowledge:
         """A copy of a row."""
         columns = np.flatnonzero(vectors.any(axis=0))
-        return cls(vectors[:, columns], columns, dict(others), lane_count)
+        return cls(vectors[:, columns], columns, others, lane_count)
 
     def spread(self) -> Vectors:
         """The vectors with all columns."""
@@ -143,17 +214,6 @@ class Knowledge:
         vectors = np.zeros((len(self.vectors), max(last, self.lane_count)), np.int32)
         vectors[:, self.columns] = self.vectors
         return vectors
-
-
-def join_others(known: dict[int, Vectors], others: dict[int, Vectors], without: int | None = None) -> None:
-    """Join clocks by cluster into known ones, in place; `without`: a cluster that is left out.
-
-    Blocks that hand on a lock share the arrays of all blocks before them, so most are the same array.
-    """
-    for cluster, vectors in others.items():
-        held = known.get(cluster)
-        if held is not vectors and cluster != without:
-            known[cluster] = later_vectors(held, vectors)
 
 
 def later_vectors(one: Vectors | None, other: Vectors) -> Vectors:

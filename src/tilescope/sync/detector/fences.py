@@ -103,20 +103,24 @@ class Fences:
             poll.words.update(addresses[:_POLLED_WORDS].tolist())
         if not flags.releases and not flags.before and not flags.deferred:
             return stale_values
-        for place, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
-            releases = flags.at(address)
-            unseen = self.stale.on_load(flags, lane, address, size_bytes)
-            if unseen is not None and unseen.value is not None:
-                stale_values[place] = unseen.value
-                releases = list(reversed(unseen.releases.values()))
-                node = unseen.node
-            else:
-                node = flags.deferred.get(address, NO_NODE)
-                if address in flags.before:
-                    poll.has_passed = True
-            self._observe_releases(_LaneWord(id(flags), address, lane), releases, access)
-            if node != NO_NODE:
-                self._observe_nodes(np.array([lane]), np.array([node]), access)
+        unseen = self.stale.find_unseen(flags, lanes, addresses, size_bytes)
+        for place, overwritten in unseen.items():
+            assert overwritten.value is not None
+            stale_values[place] = overwritten.value
+        if not poll.has_passed:
+            poll.has_passed = any(
+                place not in unseen and address in flags.before for place, address in enumerate(addresses.tolist())
+            )
+        if flags.releases:
+            for place, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
+                old = unseen.get(place)
+                releases = flags.at(address) if old is None else list(reversed(old.releases.values()))
+                self._observe_releases(_LaneWord(id(flags), address, lane), releases, access)
+        if flags.deferred or unseen:
+            nodes = np.array([flags.deferred.get(address, NO_NODE) for address in addresses.tolist()], np.int64)
+            for place, overwritten in unseen.items():
+                nodes[place] = overwritten.node
+            self._observe_nodes(lanes, nodes, self._word_numbers(flags, addresses), access)
         return stale_values
 
     def synchronize_by_store(
@@ -166,21 +170,29 @@ class Fences:
         turns = _Turns.of(addresses)
         is_releasing = released[turns.order] > 0
         before = self._nodes_before(flags, turns, is_releasing, addresses, launch.releases.next_node)
+        words = self._word_numbers(flags, addresses)[turns.order]
         if not is_releasing.any():
-            self._observe_nodes(lanes[turns.order], before, access)
+            self._observe_nodes(lanes[turns.order], before, words, access)
             return
         clocks.use_graph(launch.releases)
         releasing = turns.order[is_releasing]
         new_starts = np.searchsorted(np.flatnonzero(is_releasing), turns.starts[is_releasing])
         at_word = np.where(before >= launch.releases.next_node, NO_NODE, before)[is_releasing]
-        words = None if access.acquires else self._word_numbers(flags, addresses[releasing])
-        clocks.add_releases(lanes[releasing], released[releasing], new_starts, at_word, words)
+        clocks.add_releases(
+            lanes[releasing],
+            released[releasing],
+            new_starts,
+            at_word,
+            words[is_releasing],
+            acquires=access.acquires,
+        )
         if not access.acquires:
-            self._observe_nodes(lanes[turns.order], before, access)
+            self._observe_nodes(lanes[turns.order], before, words, access)
         else:
             clocks.note_unshared(lanes[turns.order[before != NO_NODE]])
             if not is_releasing.all():
-                self._observe_nodes(lanes[turns.order[~is_releasing]], before[~is_releasing], access)
+                others = ~is_releasing
+                self._observe_nodes(lanes[turns.order[others]], before[others], words[others], access)
         if access.releases:
             clocks.advance(lanes)
 
@@ -215,24 +227,24 @@ class Fences:
         words: Nodes = addresses.astype(np.int64) + (number << _ADDRESS_BITS)
         return words
 
-    def _observe_nodes(self, lanes: LaneNumbers, nodes: Nodes, access: AccessSemantics) -> None:
-        """Lanes observe releases of the graph."""
-        graph = self._context.launch.releases
-        assert graph is not None
+    def _observe_nodes(self, lanes: LaneNumbers, nodes: Nodes, words: Nodes, access: AccessSemantics) -> None:
+        """Lanes observe releases of the graph at some words."""
         if not nodes.any():
             return
+        graph = self._context.launch.releases
+        assert graph is not None
         clocks = self._context.clocks
         pending = clocks.use_graph(graph)
         if access.acquires:
-            pending.acquired.join(lanes, nodes)
+            pending.acquire(lanes, nodes, words)
             clocks.note_unshared(lanes[nodes != NO_NODE])
             return
         if access.kind == "atomic":
-            pending.executed.join(lanes, nodes)
+            pending.executed.join(lanes, nodes, words)
             clocks.note_unshared(lanes[nodes != NO_NODE])
         if self._seen_nodes is None:
             self._seen_nodes = LaneNodes(graph, clocks.lane_count)
-        self._seen_nodes.join(lanes, nodes)
+        self._seen_nodes.join(lanes, nodes, words)
 
     def _take_from_graph(self, flags: SyncWords, addresses: Addresses) -> None:
         """Words whose releases are in the graph get a release with the clock of the last one, which includes the others."""
@@ -371,8 +383,9 @@ class Fences:
         is_any = nodes != NO_NODE
         clocks = self._context.clocks
         if clocks.pending is not None and is_any.any():
-            clocks.pending.acquired.join(lanes[is_any], nodes[is_any])
-            clocks.note_unshared(lanes[is_any])
+            acquiring = lanes[is_any]
+            clocks.pending.acquire(acquiring, nodes[is_any], seen.words[acquiring])
+            clocks.note_unshared(acquiring)
             seen.clear(lanes)
 
     def _acquire_observed(self, lanes: LaneNumbers, scope: int) -> None:

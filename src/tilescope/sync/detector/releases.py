@@ -17,6 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from tilescope.sync.memory_scope import CLUSTER, CTA, GPU
 from tilescope.sync.vector_clock import ThreadEpochs, VectorClock, join_clocks
 
@@ -65,11 +68,19 @@ class Overwritten:
     node: int  # of the last release in the graph; 0: none
     cluster: int
     pc: int
-    writers: dict[int, int] = field(
-        default_factory=dict
-    )  # by lane: its epoch; several where one atomic adds for a warp
+    writers: ThreadEpochs  # several where one atomic adds for a warp
+    first_node: int  # of the graph, that may include the write
     value: bytes | None = None  # None until the write is done
-    seen_by: set[tuple[int, int]] = field(default_factory=set)  # (cluster, lane) whose next load sees the write
+    seen_by: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)  # by cluster: lanes whose next load sees it
+
+    def have_seen(self, cluster: int, lane_count: int) -> npt.NDArray[np.bool_]:
+        """Which lanes of a cluster see the write at their next load; to be changed in place."""
+        seen = self.seen_by.get(cluster)
+        if seen is None:
+            seen = self.seen_by[cluster] = np.zeros(lane_count, np.bool_)
+            if cluster == self.cluster:
+                seen[self.writers.lanes] = True
+        return seen
 
 
 @dataclass(slots=True)

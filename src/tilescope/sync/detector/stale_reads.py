@@ -16,12 +16,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.sync.address import Addresses
+from tilescope.sync.address import Addresses, places_of_each
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.race import Side
 from tilescope.sync.detector.releases import Overwritten, SyncWords
 from tilescope.sync.release_graph import NO_NODE
+from tilescope.sync.vector_clock import ThreadEpochs
 
 
 class _Word(NamedTuple):
@@ -53,25 +54,28 @@ class StaleReads:
         """Strong stores or atomics begin: keep the releases at their words as they were before."""
         if not self.are_possible:
             return
-        epochs = self._context.clocks.own[lanes].tolist()
-        written: dict[int, Overwritten] = {}
-        for address, lane, epoch in zip(addresses.tolist(), lanes.tolist(), epochs, strict=True):
-            before = written.get(address)
-            if before is None:
-                releases = dict(flags.releases.get(address, {}))
-                node = flags.deferred.get(address, NO_NODE)
-                before = written[address] = Overwritten(releases, node, self._context.number, self._context.pc)
-            before.writers[lane] = epoch
-        flags.before.update(written)
+        clocks = self._context.clocks
+        graph = self._context.launch.releases
+        next_node = NO_NODE + 1 if graph is None else graph.next_node
+        for address, places in places_of_each(addresses):
+            writers = lanes[places]
+            flags.before[address] = Overwritten(
+                dict(flags.releases.get(address, {})),
+                flags.deferred.get(address, NO_NODE),
+                self._context.number,
+                self._context.pc,
+                ThreadEpochs(writers, clocks.own[writers]),
+                clocks.first_node_about(writers, next_node),
+            )
 
     def keep_value(self, flags: SyncWords, addresses: Addresses, held: npt.NDArray[np.generic]) -> None:
         """A store or an atomic replaces these values."""
         if not self.are_possible:
             return
-        for address, value in zip(addresses.tolist(), held, strict=True):
+        for address, places in places_of_each(addresses):
             before = flags.before.get(address)
             if before is not None:
-                before.value = value.tobytes()
+                before.value = held[places[-1]].tobytes()
 
     def note_polls(self, lanes: LaneNumbers, addresses: Addresses) -> None:
         """A strong load that a lane repeats at the same address polls."""
@@ -83,36 +87,57 @@ class StaleReads:
             self._context.launch.polling_pcs.add(pc)
         last[lanes] = addresses
 
-    def on_load(self, flags: SyncWords, lane: int, address: int, size_bytes: int) -> Overwritten | None:
-        """A lane loads a word: the write that it does not see, if it reads a stale value."""
-        word = _Word(id(flags), address, lane)
-        before = flags.before.get(address)
-        pc = self._context.pc
-        last_load = self._once.get(word)
-        if last_load is not None and last_load.load_pc == pc:
-            self._context.launch.polling_pcs.add(pc)
-        if before is not None and pc in self._context.launch.late_pcs:
-            before.seen_by.add((self._context.number, lane))
-        if before is None or not self._may_be_stale(lane, before, size_bytes):
-            self._once.pop(word, None)
-            return None
-        before.seen_by.add((self._context.number, lane))
-        self._once[word] = _StaleRead(flags, pc, before)
-        return before
+    def find_unseen(
+        self, flags: SyncWords, lanes: LaneNumbers, addresses: Addresses, size_bytes: int
+    ) -> dict[int, Overwritten]:
+        """Lanes load words: by place, the write that a lane does not see, if it reads a stale value."""
+        context = self._context
+        unseen: dict[int, Overwritten] = {}
+        for address, places in places_of_each(addresses) if flags.before else ():
+            before = flags.before.get(address)
+            if before is None:
+                continue
+            seen = before.have_seen(context.number, context.cluster.lane_count)
+            if context.pc in context.launch.late_pcs:
+                seen[lanes[places]] = True
+            elif before.value is not None and len(before.value) == size_bytes:
+                unseen.update(dict.fromkeys(places[self._may_be_stale(lanes[places], before, seen)].tolist(), before))
+        if self._once or unseen:
+            self._note_loads(flags, lanes, addresses, unseen)
+        return unseen
 
-    def _may_be_stale(self, lane: int, before: Overwritten, size_bytes: int) -> bool:
-        """Whether a load may execute before the last write: the lane has not loaded since, and the write may not have completed.
+    def _may_be_stale(
+        self, lanes: LaneNumbers, before: Overwritten, seen: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """Whether loads may execute before the last write: the lane has not loaded since, and the write may not have completed.
 
         A strong load sees a write that happens-before it: the last block of a reduction, whose atomic counted all
         others, needs no additional fence to read their volatile words.
         """
-        number = self._context.number
-        if before.value is None or len(before.value) != size_bytes or (number, lane) in before.seen_by:
-            return False
-        if before.cluster == number and lane in before.writers:
-            return False
-        is_over = self._context.clocks.has_completed_for
-        return not any(is_over(lane, before.cluster, *writer) for writer in before.writers.items())
+        may_be_stale = ~seen[lanes]
+        if may_be_stale.any():
+            clocks = self._context.clocks
+            asking = lanes if may_be_stale.all() else lanes[may_be_stale]
+            has_completed = clocks.has_completed_for(asking, before.cluster, before.writers, before.first_node)
+            may_be_stale[may_be_stale] = ~has_completed
+        return may_be_stale
+
+    def _note_loads(
+        self, flags: SyncWords, lanes: LaneNumbers, addresses: Addresses, unseen: dict[int, Overwritten]
+    ) -> None:
+        """Note which lanes have read a stale value now, and which have loaded again."""
+        context = self._context
+        for place, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
+            word = _Word(id(flags), address, lane)
+            last_load = self._once.get(word)
+            if last_load is not None and last_load.load_pc == context.pc:
+                context.launch.polling_pcs.add(context.pc)
+            before = unseen.get(place)
+            if before is None:
+                self._once.pop(word, None)
+            else:
+                before.have_seen(context.number, context.cluster.lane_count)[lane] = True
+                self._once[word] = _StaleRead(flags, context.pc, before)
 
     def change(self, flags: SyncWords, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Atomics see the last write."""
@@ -131,6 +156,6 @@ class StaleReads:
                 continue  # a thread that looks once may take either branch
             write = stale_read.write
             facts = {} if write.cluster == context.number else {"cluster": write.cluster}
-            before = Side(write.pc, "write", next(iter(write.writers)))
+            before = Side(write.pc, "write", int(write.writers.lanes[0]))
             now = Side(stale_read.load_pc, "read", word.lane)
             context.report("stale read", before, now, stale_read.flags.space, word.address, **facts)

@@ -75,7 +75,7 @@ class ThreadBarriers:
                 clocks.new_column(), np.zeros(clocks.lane_count, np.int32)
             )
         if clocks.least_known_to(lanes, barrier.column, EXECUTED) < barrier.newest_arrival:
-            is_lost = clocks.time_known_to(lanes, barrier.column, EXECUTED) < barrier.arrived[lanes]
+            is_lost = ~clocks.is_time_known_to(lanes, barrier.column, barrier.arrived[lanes], EXECUTED)
             if is_lost.any():
                 now = Side(self._context.pc, "arrival", int(lanes[np.argmax(is_lost)]))
                 self._context.report("barrier phase", None, now, "registers", None, number=number)

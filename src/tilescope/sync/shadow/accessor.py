@@ -69,7 +69,7 @@ class Threads:
         )
         for is_last_look in (False, True):
             if is_last_look:
-                self.clocks.join_pending(lanes)
+                self.clocks.join_acquired(lanes)
             rows = self.clocks.row_of_lane[lanes]
             for row in np.unique(rows).tolist():
                 chosen = is_foreign & ((rows == row) if columns.ndim == 1 else (rows == row)[:, None])
