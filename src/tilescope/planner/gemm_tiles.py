@@ -10,7 +10,7 @@ The floor of a tile is the longest of four times, none of which a kernel with th
                           the bytes in flight (stages x bytes of a stage) in the time that a copy takes
     memory                A, B and C moved once, at the rate that the bytes in flight on every SM reach
 
-A time whose rate the card's row does not have is left out. Shapes whose predicted time is within 1 % of the shortest, or
+A time whose rate the card's row does not have is left out. Shapes whose predicted time is within 0.25 % of the shortest, or
 without a prediction whose floor is within a tenth of the lowest, are compared by the operand bytes that the busiest SM
 fetches, then by the tensor-core instructions of one K step; then the one with fewer rows comes first. So large matrices get
 large tiles, and where there is little work all SMs get some.

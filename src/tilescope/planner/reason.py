@@ -143,9 +143,9 @@ SENTENCES = {
         "[[; {alike: x } is equal in every term]][[, a tile of {whose}]]."
     ),
     "next-floor": "No other tile's floor is within a tenth of it: {next: x }[[ of {whose}]] comes next.",
-    "behind-time": "predicted {here:us}, more than 1 % above the shortest, {there:us}",
-    "behind-sharing": "predicted as fast within 1 %, but {blocks} blocks share k and wait for each other",
-    "behind-cluster": "predicted as fast within 1 %, but clusters of {blocks} blocks wait for each other",
+    "behind-time": "predicted {here:us}, more than 0.25 % above the shortest, {there:us}",
+    "behind-sharing": "predicted as fast within 0.25 %, but {blocks} blocks share k and wait for each other",
+    "behind-cluster": "predicted as fast within 0.25 %, but clusters of {blocks} blocks wait for each other",
     "behind-floor": "floor {here:us}, more than a tenth above the lowest, {there:us}",
     "behind-bytes": "its busiest SM fetches {here:MB}, not {there:MB}",
     "behind-all-bytes": "all SMs together fetch {here:MB}, not {there:MB}",
