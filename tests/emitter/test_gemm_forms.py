@@ -191,3 +191,19 @@ def test_a_residual_is_brought_ahead_where_c_has_the_room():
     dependent = ts.plan_gemm(256, 256, 256, "bf16", epilogue="residual", dependent=True, tile=(64, 64, 64))
     assert not other_type.stages_residual
     assert not dependent.stages_residual
+
+
+@pytest.mark.parametrize(
+    ("data_type", "options", "is_early"),
+    [
+        ("bf16", {}, True),
+        ("bf16", {"swapped": True}, True),
+        ("bf16", {"dependent": True}, False),  # the kernel before may write it until A has come
+        ("e4m3", {}, False),  # sums are held twice, so the K steps leave no registers for it
+    ],
+)
+def test_a_bias_is_loaded_before_the_k_steps_where_they_leave_registers(data_type, options, is_early):
+    tile = (64, 64, 128 if data_type == "e4m3" else 64)
+    gemm = ts.plan_gemm(300, 256, 512, data_type, tile=tile, epilogue="bias", split=1, parts=1, **options)
+    consumer = device_half(ts.emit(gemm, "cuda")).partition("    return;\n")[2]
+    assert (consumer.index("load_bias(") < consumer.index("multiply(")) == is_early

@@ -67,7 +67,7 @@ def gemm_roles(
         *_tile_number(schedule, needs_k=scaled is not None),
         *product.tile_lines,
         *_prefetch_lines(gemm, epilogue),
-        *([] if _loads_bias_late(work) else _bias_lines(gemm, epilogue)),
+        *([] if _loads_bias_late(gemm, work) else _bias_lines(gemm, epilogue)),
     ]
     in_turn = isinstance(work, WgmmaWork) and len(work.step_sums) == 2
     if isinstance(work, WgmmaWork):
@@ -185,9 +185,13 @@ def _prefetch_lines(gemm: GemmPlan, epilogue: EpilogueFacts) -> list[str]:
     ]
 
 
-def _loads_bias_late(work: WgmmaWork | MmaWork) -> bool:
-    """Whether the K steps leave no registers for a bias: sums are promoted."""
-    return isinstance(work, WgmmaWork) and bool(work.step_sums)
+def _loads_bias_late(gemm: GemmPlan, work: WgmmaWork | MmaWork) -> bool:
+    """Whether a bias is loaded behind the K steps.
+
+    Sums that are promoted leave no registers for it. In a dependent launch, the kernel before may still write it, until A has come.
+    """
+    is_promoted = isinstance(work, WgmmaWork) and bool(work.step_sums)
+    return is_promoted or gemm.schedule.dependent or not gemm.schedule.persistent
 
 
 def _bias_lines(gemm: GemmPlan, epilogue: EpilogueFacts) -> list[str]:
@@ -201,7 +205,7 @@ def _bias_lines(gemm: GemmPlan, epilogue: EpilogueFacts) -> list[str]:
 def _behind_the_sums(gemm: GemmPlan, work: WgmmaWork | MmaWork, epilogue: EpilogueFacts) -> list[str]:
     """What follows the K steps of a tile: a bias is loaded, unless it was before, and the sums of the last step are promoted."""
     lines = []
-    if _loads_bias_late(work) or not gemm.schedule.persistent:
+    if _loads_bias_late(gemm, work):
         lines += _bias_lines(gemm, epilogue)
     if isinstance(work, WgmmaWork) and len(work.step_sums) == 1:
         lines.append(_promote(work))
