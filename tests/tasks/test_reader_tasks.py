@@ -99,7 +99,7 @@ TASKS = [
         "What would a small GEMM of 512 choose, and how long does it take on an H200?",
         "planning.md",
         ("tilescope gemm 512x512x512 f16 -q",),
-        ("128 tiles of C in 1 round of 132 SMs", "us predicted"),  # 512 / 64 by 512 / 32
+        ("64 tiles of C in 1 round of 132 SMs", "us predicted"),  # 512 / 64 by 512 / 64
     ),
     Task(
         "cudaDeviceSynchronize returns 719. What now?",
