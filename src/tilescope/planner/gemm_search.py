@@ -42,8 +42,8 @@ from tilescope.planner.tile_checks import (
 from tilescope.sentence import argument_said
 
 _SWAPPED_SLICE = 64  # rows of C that a swapped tile stores at a time, or half as many, or what divides it
-_FEWEST_SLICED = 16  # rows of a slice are more …
-_MOST_SLICED = 96  # … and fewer, if a tile has more
+_FEWEST_SLICED = 16  # a slice has more rows than this …
+_MOST_SLICED = 96  # … and fewer than this, unless it is the whole tile
 _SCHEDULE_REFUSED = 5  # checks passed by a tile whose blocks cannot share it as they should
 _TILE_K_BITS = 256  # that an instruction takes of k at least
 # Rules about only the m, n or k of a tile, independent of other mistakes.

@@ -93,7 +93,7 @@ class Asking:
 
     cluster: int
     vectors: Vectors
-    others: OtherClocks  # perhaps with a part of its own clock, which `vectors` includes
+    others: OtherClocks  # may include an older clock of this cluster, too: `vectors` includes it
     resolved: Resolved
 
     @classmethod
@@ -102,7 +102,7 @@ class Asking:
         return cls(_NOBODY, np.zeros((0, 0), np.int32), NO_CLOCKS, Resolved(np.zeros(0, np.int32), {}))
 
     def join_own(self, vectors: Vectors) -> None:
-        """Join a clock of its own cluster."""
+        """Join another clock of the same cluster into `vectors`."""
         part = self.vectors[:, : vectors.shape[1]]
         np.maximum(part, vectors, out=part)
 
@@ -166,9 +166,9 @@ class ReleaseGraph:
         assert isinstance(found, Releases)
         asking = Asking.nobody()
         self.join(asking, np.array([node]))
-        others = OtherClocks(asking.others)
+        others = dict(asking.others)
         vectors = others.pop(found.cluster)
-        return VectorClock(found.cluster, vectors, others)
+        return VectorClock(found.cluster, vectors, OtherClocks(others))
 
     def _rounds_of(self, nodes: Nodes) -> Indices:
         return np.searchsorted(self._firsts[: len(self._rounds)], nodes, side="right") - 1
@@ -453,13 +453,13 @@ class _Walk:
             clocks.append((cluster, vectors))
         clocks += self._epochs.items()
         asking = self._asking
-        learned = OtherClocks()
+        learned: dict[int, Vectors] = {}
         for cluster, vectors in clocks:
             if cluster == asking.cluster:
                 asking.join_own(vectors)
             else:
                 learned[cluster] = later_vectors(learned.get(cluster), vectors)
-        asking.others = asking.others.join(learned)
+        asking.others = asking.others.join(OtherClocks(learned))
         epochs = self._asking.resolved.epochs
         np.maximum(epochs, self._resolved, out=epochs)
         self._asking.resolved.add_words(self._words)

@@ -109,8 +109,7 @@ class OtherClocks(dict[int, Vectors]):
 
     def _find_join(self, later: OtherClocks) -> OtherClocks:
         """Blocks that hand on a lock share the arrays of all blocks before them, so most are the same array."""
-        joined = OtherClocks(self)
-        joined.update(later)
+        joined = {**self, **later}
         has_all = len(joined) == len(later)  # whether `later` includes all
         adds_any = len(joined) > len(self)
         for cluster in self.keys() & later.keys():
@@ -121,7 +120,7 @@ class OtherClocks(dict[int, Vectors]):
                 adds_any = adds_any or both is not held
         if has_all:
             return later
-        return joined if adds_any else self
+        return OtherClocks(joined) if adds_any else self
 
     def with_clock(self, cluster: int, vectors: Vectors) -> OtherClocks:
         """The same, and the clock of one cluster; the same object if it has that already."""
@@ -129,9 +128,7 @@ class OtherClocks(dict[int, Vectors]):
         both = later_vectors(held, vectors)
         if both is held:
             return self
-        changed = OtherClocks(self)
-        changed[cluster] = both
-        return changed
+        return OtherClocks({**self, cluster: both})
 
 
 NO_CLOCKS = OtherClocks()
